@@ -1,0 +1,7 @@
+"""holdall: the memory of LLM agents. Pack a context window exactly, keep session state without losing a write."""
+
+from __future__ import annotations
+
+from holdall._native import __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,133 @@
+"""Every error holdall raises. Each carries its figures as attributes and says what to do.
+
+This module imports nothing of holdall, so that everything else may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class HoldallError(Exception):
+    """Base of every error that holdall raises on purpose."""
+
+    def __init__(self, message: str, **figures: Any) -> None:
+        """Keep the message, and each figure as an attribute of its own name."""
+        super().__init__(message)
+        self.figures = figures
+        for name, value in figures.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the figures, so that errors cross process pools whole."""
+        return (_rebuild, (type(self), self.args, self.figures))
+
+
+def _rebuild(kind: type[HoldallError], args: tuple[Any, ...], figures: dict[str, Any]) -> HoldallError:
+    return kind(*args, **figures)
+
+
+class ArgumentError(HoldallError, ValueError):
+    """An argument is outside its domain; the message says which and what is allowed."""
+
+
+class UnknownNameError(ArgumentError):
+    """A name is not one of the known ones."""
+
+    what: str
+    name: str
+    known: list[str]
+
+
+class MessageError(HoldallError, ValueError):
+    """A message cannot be read as the chat format it came in."""
+
+    index: int
+    path: str
+    reason: str
+
+
+class RequiredOverflowError(HoldallError):
+    """The required items alone exceed the budget, even in their smallest allowed form."""
+
+    budget: int
+    total: int
+    items: Sequence[tuple[str, int]]
+
+
+class ToolSchemaError(HoldallError, ValueError):
+    """A tool schema cannot be read, or a used tool cannot be made to fit."""
+
+    tool: str
+    path: str
+    reason: str
+
+
+class SummarizerError(HoldallError):
+    """A summarizer returned something that is not text, or an async one was used in a sync call."""
+
+
+class DecodeError(HoldallError, ValueError):
+    """Bytes are not what they claim to be."""
+
+    offset: int
+    reason: str
+
+
+class EncodeError(HoldallError, ValueError):
+    """A value cannot be stored so that it comes back equal; raised before anything is written."""
+
+    path: str
+    reason: str
+
+
+class NewerStateError(HoldallError):
+    """A stored state has a newer schema version than this holdall knows; upgrade holdall first."""
+
+    found: int
+    supported: int
+
+
+class NotFoundError(HoldallError, KeyError):
+    """There is no such record, session or checkpoint, or it has expired."""
+
+    key: str
+
+    def __str__(self) -> str:
+        """Return the message itself: KeyError would show its repr."""
+        return str(self.args[0])
+
+
+class ConflictError(HoldallError):
+    """A write named a version that is not the current one; nothing was written.
+
+    `expected` and `actual` are versions as the store saw them (None: the record does not exist).
+    """
+
+    key: str
+    expected: Any
+    actual: Any
+
+
+class StaleFenceError(ConflictError):
+    """A write carried a fencing token lower than one the record has seen; its lock was lost."""
+
+    fence: int | None
+    highest: int
+
+
+class StoreUnavailableError(HoldallError, ConnectionError):
+    """A backend cannot be reached or refused to serve; nothing was written."""
+
+    backend: str
+    operation: str
+    cause: str
+
+
+class OutcomeUnknownError(StoreUnavailableError):
+    """The reply to a write was lost: it may or may not have happened. Read before you write again."""
+
+
+class ClosedError(HoldallError):
+    """The store was used after `aclose()`."""

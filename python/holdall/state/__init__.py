@@ -1,0 +1,1 @@
+"""What a session is: pure values, no driver, no await."""

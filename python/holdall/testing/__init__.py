@@ -1,0 +1,1 @@
+"""Conformance suites, for our backends and for yours."""

@@ -1,0 +1,1 @@
+//! Chat formats in and out, groups, and what a message costs.

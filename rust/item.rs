@@ -1,0 +1,1 @@
+//! An item of the window, without Python.

@@ -1,0 +1,1 @@
+//! Choose items, or renditions, within a budget.

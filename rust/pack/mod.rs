@@ -1,0 +1,1 @@
+//! Required, optional, order, and why.

@@ -1,0 +1,24 @@
+//! The Python module `holdall._native`: one thin binding file per module, errors crossing in `error.rs` only.
+
+mod chat;
+mod error;
+mod knapsack;
+mod msgpack;
+mod pack;
+mod relevance;
+mod tokens;
+mod tools;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    tokens::register(module)?;
+    knapsack::register(module)?;
+    relevance::register(module)?;
+    tools::register(module)?;
+    chat::register(module)?;
+    pack::register(module)?;
+    msgpack::register(module)
+}

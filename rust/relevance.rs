@@ -1,0 +1,1 @@
+//! Lexical relevance of many texts to a query (BM25).

@@ -1,0 +1,1 @@
+//! Type weight x recency x relevance.

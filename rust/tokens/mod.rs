@@ -1,0 +1,41 @@
+//! Exact token counting, behind one trait so that every counter is interchangeable.
+
+use crate::Result;
+
+/// Anything that can say how many tokens a text has.
+///
+/// Text is valid UTF-8 here: a lone surrogate of the caller has become U+FFFD at the boundary, as in tiktoken.
+pub trait Counter: Send + Sync {
+    /// Tokens of `text`, special-token text counted as plain text.
+    ///
+    /// # Errors
+    /// `Error::Counter` when a caller's own counter failed.
+    fn count(&self, text: &str) -> Result<u64>;
+
+    /// Whether `text` has at most `limit` tokens; may stop early.
+    ///
+    /// # Errors
+    /// As `count`.
+    fn fits(&self, text: &str, limit: u64) -> Result<bool> {
+        Ok(self.count(text)? <= limit)
+    }
+
+    /// Bytes of the longest prefix of `text` that ends at a character boundary and has at most `limit` tokens.
+    ///
+    /// # Errors
+    /// As `count`.
+    fn cut(&self, text: &str, limit: u64) -> Result<usize>;
+
+    /// Distinguishes counters in caches: two counters with the same id give the same counts.
+    fn id(&self) -> u64;
+
+    /// Safety share for an inexact counter: the budget is divided by 1 + margin.
+    fn margin(&self) -> f64 {
+        0.0
+    }
+
+    /// Whether counting calls back into the interpreter, so that holding it off is of no use.
+    fn calls_back(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,1 @@
+//! Fit a list of tool schemas into a budget.
