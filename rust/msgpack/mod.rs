@@ -1,1 +1,1 @@
-//! MessagePack for session states.
+//! `MessagePack` for session states, native and strict.
