@@ -10,8 +10,12 @@ from hypothesis import HealthCheck, settings
 
 # `ci` samples, `full` is what reported figures come from: HOLDALL_PROFILE=full pytest
 PROFILE = os.environ.get("HOLDALL_PROFILE", "ci")
-settings.register_profile("ci", max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("full", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ci", max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "full", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile(PROFILE)
 
 SHARED = Path(os.environ.get("HOLDALL_SHARED", Path(__file__).resolve().parents[2] / "shared"))

@@ -129,9 +129,7 @@ class Store(Protocol):
         """
         ...
 
-    async def read_log(
-        self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50
-    ) -> list[Entry]:
+    async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind (None: any) with seq < `before`, newest first."""
         ...
 

@@ -1,0 +1,33 @@
+# One command each. The environment is .venv in this folder; make it anew by removing it.
+PY := .venv/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: build test full lint bench wheel
+
+.venv/bin/maturin:
+	python3 -m venv .venv
+	.venv/bin/pip install -q 'maturin>=1.9.4,<2'
+	.venv/bin/maturin develop --release --extras dev,bench
+
+build: .venv/bin/maturin
+	.venv/bin/maturin develop --release
+
+test: build
+	cargo test
+	$(PY) -m pytest
+
+full: build
+	PROPTEST_CASES=20000 cargo test --release
+	HOLDALL_PROFILE=full $(PY) -m pytest
+
+lint: .venv/bin/maturin
+	cargo fmt --check
+	cargo clippy --all-targets --features python -- -D warnings
+	.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	.venv/bin/mypy && $(PY) -m mypy.stubtest holdall._native --ignore-disjoint-bases
+
+bench: build
+	$(PY) -m benches
+
+wheel: .venv/bin/maturin
+	.venv/bin/maturin build --release --out dist
