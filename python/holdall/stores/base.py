@@ -32,7 +32,7 @@ class _Absent:
 
     _only: _Absent | None = None
 
-    def __new__(cls) -> _Absent:
+    def __new__(cls) -> _Absent:  # noqa: PYI034 - Self needs Python 3.11
         if cls._only is None:
             cls._only = super().__new__(cls)
         return cls._only
