@@ -1,0 +1,1 @@
+"""Figures against peers in one run. `python -m benches` prints them all."""

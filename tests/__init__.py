@@ -1,0 +1,1 @@
+"""Tests read as claims; `tests.checker` and the like are imported by name."""
