@@ -1,3 +1,69 @@
 """The compiled module. Shapes, units and errors are described here; the Rust bindings carry one line each."""
 
+from collections.abc import Sequence
+from typing import final
+
+from typing_extensions import Self
+
 __version__: str
+
+# -- relevance ---------------------------------------------------------------------------------------------------------
+
+@final
+class LexicalIndex:
+    """BM25 over texts, growing with the conversation: a new text costs its own terms, not those before it.
+
+    Words are stemmed (English) and freed of accents, identifiers give their parts and the whole, scripts without spaces
+    give pairs of characters. Safe to share between threads. Equal input gives equal scores.
+    """
+
+    def __new__(cls, *, k1: float = 1.2, b: float = 0.5) -> Self:
+        """Make an empty index.
+
+        Args:
+            k1: How soon repeating a term stops helping, at least 0.
+            b: How much a long text is held against it, 0 to 1.
+
+        Raises:
+            ArgumentError: One of them is outside its range.
+        """
+
+    def add(self, text: str) -> None:
+        """Add a text at the end, in microseconds per message."""
+
+    def add_many(self, texts: Sequence[str]) -> None:
+        """Add texts at the end, in order, with the GIL released while they are split."""
+
+    def truncate(self, n: int) -> None:
+        """Forget all texts from the nth on."""
+
+    def scores(self, query: str) -> list[float]:
+        """One score per text, in the order they were added; 0 where no term of the query occurs."""
+
+    def __len__(self) -> int: ...
+
+def sharpen_and_spread(
+    scores: Sequence[float], *, power: float = 2.0, kernel: tuple[float, float, float, float] = (0.5, 0.3, 0.2, 0.1)
+) -> list[float]:
+    """Turn scores into relevance: raised to a power, then shared with the neighbours.
+
+    Args:
+        scores: One per text in conversation order; what is below 0 or not finite counts as 0.
+        power: Above 1 sharpens.
+        kernel: Share of its sharpened score that a text gives to those at distance 1, 2, 3 and 4.
+
+    Returns:
+        Relevance in 0 to 1, the largest exactly 1; all 1 where nothing matched.
+
+    Raises:
+        ArgumentError: The power is not above 0, or a share is below 0.
+    """
+
+def fuse_by_rank(lexical: Sequence[float], semantic: Sequence[float], *, k: float = 60.0) -> list[float]:
+    """Combine two scorings of the same texts by reciprocal rank: the sum of 1 / (k + rank), scaled to a largest of 1.
+
+    Equal scores share the best of their ranks; a lexical score of 0 or below found nothing and adds nothing.
+
+    Raises:
+        ArgumentError: The lengths differ, or a score is not finite.
+    """

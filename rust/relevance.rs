@@ -1,1 +1,0 @@
-//! Lexical relevance of many texts to a query (BM25).
