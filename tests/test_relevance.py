@@ -6,10 +6,11 @@ import math
 import threading
 
 import pytest
-from holdall import _native
-from holdall.errors import ArgumentError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from holdall import _native
+from holdall.errors import ArgumentError
 
 
 def index_of(*texts: str) -> _native.LexicalIndex:
