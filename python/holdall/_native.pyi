@@ -1,7 +1,8 @@
 """The compiled module. Shapes, units and errors are described here; the Rust bindings carry one line each."""
 
 from collections.abc import Sequence
-from typing import final
+from types import MappingProxyType
+from typing import Literal, final
 
 from typing_extensions import Self
 
@@ -67,3 +68,56 @@ def fuse_by_rank(lexical: Sequence[float], semantic: Sequence[float], *, k: floa
     Raises:
         ArgumentError: The lengths differ, or a score is not finite.
     """
+
+# -- score -------------------------------------------------------------------------------------------------------------
+
+PRIORITY_WEIGHTS: MappingProxyType[str, float]
+"""What each known item type is worth before recency and relevance; types of 0.9 and more are required."""
+
+@final
+class Recency:
+    """How the worth of an item fades with its age (largest turn index minus its own); the newest is worth 1."""
+
+    @classmethod
+    def relative(cls, rate: float = 2.0) -> Recency:
+        """exp(-rate x age / largest turn index): a long conversation fades as a whole.
+
+        Args:
+            rate: Finite, at least 0; 2.0 halves at 0.347 of the conversation.
+
+        Raises:
+            ArgumentError: The rate is negative or not finite.
+        """
+
+    @classmethod
+    def half_life(cls, turns: float = 5.0) -> Recency:
+        """0.5 ** (age / turns): independent of the length of the conversation.
+
+        Args:
+            turns: Turns after which half is left; finite, above 0.
+
+        Raises:
+            ArgumentError: `turns` is not a finite number above 0.
+        """
+
+    @classmethod
+    def none(cls) -> Recency:
+        """Age does not matter."""
+
+    @property
+    def kind(self) -> Literal["relative", "half_life", "none"]:
+        """Which rule this is."""
+
+    @property
+    def rate(self) -> float | None:
+        """The rate of `relative`, else None."""
+
+    @property
+    def turns(self) -> float | None:
+        """The turns of `half_life`, else None."""
+
+    def at(self, turn_index: int, *, max_turn: int) -> float:
+        """Return what is left at `turn_index` of the worth of the newest turn, in 0..1."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...

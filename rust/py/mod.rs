@@ -6,6 +6,7 @@ mod knapsack;
 mod msgpack;
 mod pack;
 mod relevance;
+mod score;
 mod tokens;
 mod tools;
 
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     tokens::register(module)?;
+    score::register(module)?;
     knapsack::register(module)?;
     relevance::register(module)?;
     tools::register(module)?;
