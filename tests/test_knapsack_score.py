@@ -7,10 +7,11 @@ import pickle
 from types import MappingProxyType
 
 import pytest
-from holdall import PRIORITY_WEIGHTS, Recency
-from holdall.errors import ArgumentError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from holdall import PRIORITY_WEIGHTS, Recency
+from holdall.errors import ArgumentError
 
 TURNS = st.integers(-(2**63), 2**63 - 1)
 RULES = [Recency.relative(), Recency.relative(0.5), Recency.half_life(), Recency.half_life(0.25), Recency.none()]
