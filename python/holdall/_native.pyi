@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Literal, final
+from typing import Literal, TypeAlias, final
 
 from typing_extensions import Self
 
@@ -121,3 +121,37 @@ class Recency:
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+
+# -- knapsack: for tests and benches; the packer calls the solver in Rust ------------------------------------------------
+
+_Choice: TypeAlias = tuple[list[int | None], int, int, int, int]
+"""picks (index of the chosen candidate of each class, or None), weight, value, bound, states."""
+
+def _knapsack_zero_one(
+    weights: Sequence[int],
+    values: Sequence[int],
+    budget: int,
+    *,
+    max_states: int | None = None,
+    deadline_s: float | None = None,
+) -> _Choice:
+    """Take candidates so that their weight is at most `budget` and their value is largest.
+
+    Exact where bound == value; past a limit the best so far and a proven bound. 0 <= figures < 2**64, values summing
+    to at most 2**53, and so the budget unless it holds everything.
+
+    Raises:
+        ArgumentError: The lengths differ, a sum is too large, or the deadline is not a number of at least 0.
+    """
+
+def _knapsack_choices(
+    classes: Sequence[Sequence[tuple[int, int]]],
+    budget: int,
+    *,
+    max_states: int | None = None,
+    deadline_s: float | None = None,
+) -> _Choice:
+    """As `_knapsack_zero_one`, choosing at most one (weight, value) of each class; the fullest stands first."""
+
+def _knapsack_greedy(classes: Sequence[Sequence[tuple[int, int]]], budget: int) -> _Choice:
+    """Take classes by value per token of their first candidate; what does not fit is tried smaller, else skipped."""

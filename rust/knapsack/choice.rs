@@ -1,0 +1,155 @@
+//! Multiple choice: at most one candidate of each class.
+
+use super::core::{Classes, Move, solve};
+use super::order::Step;
+use super::{Candidate, Limits, Solution, checked_budget, checked_total, finish, totals};
+use crate::Result;
+
+/// Choose at most one candidate of each class so that their weight is at most `budget` and their value is largest.
+///
+/// Candidates stand fullest first: the order decides ties, nothing else. Time: O(n) steps over classes of bounded size
+/// in most cases, else by `limits`.
+///
+/// # Errors
+/// `Error::Argument` if the largest values of the classes add up to more than 2^53, or a budget of more than 2^53 does
+/// not hold everything.
+pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits) -> Result<Solution> {
+    checked_total(classes.iter().map(|class| class.as_ref().iter().map(|one| one.value).max().unwrap_or(0)))?;
+    let heaviest: u128 = classes.iter().map(|class| u128::from(heaviest(class.as_ref()))).sum();
+    if heaviest <= u128::from(budget) {
+        let picks: Vec<Option<u32>> = classes.iter().map(|class| worthiest(class.as_ref())).collect();
+        let total = totals(classes, &picks);
+        return Ok(Solution { picks, weight: total.weight, value: total.value, bound: total.value, states: 0 });
+    }
+    let room = checked_budget(budget)?;
+    let mut forms = Forms::new(classes, budget);
+    let steps = std::mem::take(&mut forms.steps);
+    let mut outcome = solve(&forms, steps, classes.len(), room, limits);
+    outcome.bound += forms.free_value;
+    let mut picks: Vec<Option<u32>> = Vec::with_capacity(classes.len());
+    for (class, &taken) in outcome.taken.iter().enumerate() {
+        picks.push(forms.after(class, taken).and_then(|form| form.pick));
+    }
+    for &(class, form) in &outcome.changes {
+        picks[class as usize] = forms.all.get(form as usize).and_then(|form| form.pick);
+    }
+    Ok(finish(classes, budget, picks, &outcome))
+}
+
+fn heaviest(class: &[Candidate]) -> u64 {
+    class.iter().map(|one| one.weight).max().unwrap_or(0)
+}
+
+/// The fullest of the candidates of the largest value.
+fn worthiest(class: &[Candidate]) -> Option<u32> {
+    let best = class.iter().map(|one| one.value).max()?;
+    class.iter().position(|one| one.value == best).map(|option| option as u32)
+}
+
+/// One way to show a class that no lighter way is worth as much as.
+#[derive(Clone, Copy)]
+struct Form {
+    weight: u64,
+    value: u64,
+    pick: Option<u32>,
+}
+
+/// The undominated forms of all classes, by rising weight, and the corners of their convex hulls.
+struct Forms {
+    all: Vec<Form>,
+    /// Where the forms of each class end.
+    ends: Vec<u32>,
+    /// Indices into `all`.
+    corners: Vec<u32>,
+    /// Where the corners of each class end.
+    corner_ends: Vec<u32>,
+    steps: Vec<Step>,
+    /// What is gained for no tokens.
+    free_value: u64,
+}
+
+impl Forms {
+    fn new<C: AsRef<[Candidate]>>(classes: &[C], budget: u64) -> Self {
+        let n = classes.len();
+        let size = classes.iter().map(|class| class.as_ref().len()).sum::<usize>();
+        let mut forms = Self {
+            all: Vec::with_capacity(n + size),
+            ends: Vec::with_capacity(n),
+            corners: Vec::with_capacity(n + size),
+            corner_ends: Vec::with_capacity(n),
+            steps: Vec::with_capacity(size),
+            free_value: 0,
+        };
+        let mut sorted = Vec::new();
+        for (index, class) in classes.iter().enumerate() {
+            sorted.clear();
+            sorted.push(Form { weight: 0, value: 0, pick: None });
+            let affordable = class.as_ref().iter().enumerate().filter(|(_, one)| one.weight <= budget);
+            sorted.extend(affordable.map(|(option, one)| Form {
+                weight: one.weight,
+                value: one.value,
+                pick: Some(option as u32),
+            }));
+            forms.push(index, &mut sorted);
+        }
+        forms
+    }
+
+    /// Add the forms of one class.
+    fn push(&mut self, class: usize, sorted: &mut [Form]) {
+        // Stable, so that among equal forms the fullest stays first and the others are dominated by it.
+        sorted.sort_by(|a, b| a.weight.cmp(&b.weight).then(b.value.cmp(&a.value)));
+        let (first, first_corner) = (self.all.len(), self.corners.len());
+        for &form in &*sorted {
+            if self.all[first..].last().is_some_and(|last| last.value >= form.value) {
+                continue;
+            }
+            while let [.., a, b] = self.corners[first_corner..] {
+                if !is_below(self.all[a as usize], self.all[b as usize], form) {
+                    break;
+                }
+                self.corners.pop();
+            }
+            self.corners.push(self.all.len() as u32);
+            self.all.push(form);
+        }
+        self.free_value += self.all.get(first).map_or(0, |form| form.value);
+        for pair in self.corners[first_corner..].windows(2) {
+            let (lower, upper) = (self.all[pair[0] as usize], self.all[pair[1] as usize]);
+            let step = Step::new(upper.weight - lower.weight, upper.value - lower.value, class, self.steps.len());
+            self.steps.push(step);
+        }
+        self.ends.push(self.all.len() as u32);
+        self.corner_ends.push(self.corners.len() as u32);
+    }
+
+    /// The form of `class` after `taken` of its steps.
+    fn after(&self, class: usize, taken: u32) -> Option<Form> {
+        let first = class.checked_sub(1).and_then(|before| self.corner_ends.get(before)).copied().unwrap_or(0);
+        let corner = self.corners.get((first + taken) as usize)?;
+        self.all.get(*corner as usize).copied()
+    }
+}
+
+/// Whether `b` is on or below the line from `a` to `c`.
+fn is_below(a: Form, b: Form, c: Form) -> bool {
+    let product = |value: u64, weight: u64| u128::from(value) * u128::from(weight);
+    product(b.value - a.value, c.weight - b.weight) <= product(c.value - b.value, b.weight - a.weight)
+}
+
+impl Classes for Forms {
+    fn moves(&self, class: u32, taken: u32, moves: &mut Vec<Move>) {
+        let class = class as usize;
+        let Some(base) = self.after(class, taken) else { return };
+        let first = class.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(class).copied().unwrap_or(first);
+        for index in first..end {
+            let Some(form) = self.all.get(index as usize).filter(|form| form.weight != base.weight) else { continue };
+            moves.push(Move {
+                weight: form.weight.cast_signed() - base.weight.cast_signed(),
+                value: form.value.cast_signed() - base.value.cast_signed(),
+                form: index,
+            });
+        }
+    }
+}
