@@ -143,7 +143,7 @@ class Store(Protocol):
         """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
         ...
 
-    def find(self, **tags: str) -> AsyncIterator[str]:
+    def find(self, /, **tags: str) -> AsyncIterator[str]:
         """Yield the keys of live records that carry all these tags; no tags: every live record."""
         ...
 

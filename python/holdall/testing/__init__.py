@@ -1,1 +1,8 @@
-"""Conformance suites, for our backends and for yours."""
+"""The conformance suites, public: a third party runs them on its own backend."""
+
+from __future__ import annotations
+
+from holdall.testing.history import Broken, Call, check_history
+from holdall.testing.store import StoreConformance
+
+__all__ = ["Broken", "Call", "StoreConformance", "check_history"]

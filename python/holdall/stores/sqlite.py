@@ -1,0 +1,333 @@
+"""Records in one SQLite file: the embedded default. Several tasks, threads and processes may share the file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from holdall.errors import ArgumentError
+from holdall.stores import keys, rules
+from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.sqlite_file import SqliteFile
+
+_T = TypeVar("_T")
+
+_SEQ_BITS = 32
+_PAGE = 500
+# A write frees at most this many ended records, so that none pays for a thousand.
+_SWEPT_PER_WRITE = 4
+_SWEPT_PER_CALL = 1000
+
+_META = "id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted"
+_LIVE = "is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)"
+
+
+class SqliteStore:
+    """Records in one SQLite file, in WAL mode. Each call is one transaction in one hop to the file's thread.
+
+    Args:
+        path: The file; made if missing, in a folder that exists.
+        durability: "fsync" (synchronous=FULL: an acknowledged write survives a power cut) or "process" (NORMAL: it
+            survives the process, and a power cut may take the last writes).
+        busy_timeout_s: How long to try for the file's write lock before `StoreUnavailableError`.
+        now: The clock, Unix seconds.
+        retention_s: How long a tombstone keeps fence and op_ids after a delete.
+    """
+
+    backend = "sqlite"
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: Durability = "fsync",
+        busy_timeout_s: float = 10.0,
+        now: Callable[[], float] = time.time,
+        retention_s: float = rules.DEFAULT_RETENTION_S,
+    ) -> None:
+        if durability not in ("fsync", "process"):
+            raise ArgumentError(f"durability is {durability!r}; SQLite knows 'fsync' and 'process'")
+        self.durability: Durability = durability
+        self._file = SqliteFile(
+            Path(path), synchronous="FULL" if durability == "fsync" else "NORMAL", busy_timeout_s=busy_timeout_s
+        )
+        self._now = now
+        self._retention_s = rules.check_retention(retention_s)
+
+    async def _run(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._file.executor(writes=writes), self._file.run, operation, work, writes
+        )
+
+    async def read(self, key: str, *, log_from: int = 0) -> Record | None:
+        """Return the record, its log from entry `log_from` on, both from one snapshot."""
+        keys.check_key(key)
+        keys.check_count("log_from", log_from)
+
+        def work(db: sqlite3.Connection) -> Record | None:
+            row = db.execute(
+                f"SELECT head_format, head, {_META} FROM records WHERE key = ? AND {_LIVE}", (key, self._now())
+            ).fetchone()
+            if row is None:
+                return None
+            record_id, meta = _meta(row[2:])
+            entries = db.execute(
+                "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
+                (_pos(record_id, 0), _pos(record_id, min(log_from, meta.log_len)), _pos(record_id, meta.log_len)),
+            )
+            return Record(
+                key,
+                Version(meta.generation, meta.number),
+                Blob(row[0], row[1]),
+                [Entry(*entry) for entry in entries],
+                meta.log_len,
+                meta.expires_at,
+                meta.tags,
+            )
+
+        return await self._run("read", work, writes=False)
+
+    async def write(
+        self,
+        key: str,
+        head: Blob,
+        *,
+        expected: Version | Absent | None,
+        append: Sequence[Entry] = (),
+        keep: int | None = None,
+        ttl_s: float | None,
+        tags: Mapping[str, str] | None = None,
+        fence: int | None = None,
+        op_id: str | None = None,
+    ) -> Version:
+        """Replace the head, cut and append the log, set expiry and tags, all or nothing."""
+        write = rules.check_write(
+            key,
+            head,
+            expected=expected,
+            append=append,
+            keep=keep,
+            ttl_s=ttl_s,
+            tags=tags,
+            fence=fence,
+            op_id=op_id,
+        )
+        generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
+
+        def work(db: sqlite3.Connection) -> Version:
+            now = self._now()
+            record_id, before = _find_meta(db, key)
+            version, meta = rules.after_write(before, write, now, generation)
+            if meta is None:
+                return version
+            kept = meta.log_len - len(write.append)
+            if record_id is None:
+                record_id = _insert(db, key, meta, write.head)
+            else:
+                _update(db, record_id, meta, write.head)
+                # the log of an ended generation may be longer than what is known of it
+                if version.number == 1 or (before is not None and kept < before.log_len):
+                    _cut(db, record_id, kept)
+            if before is None or before.tags != meta.tags:
+                _retag(db, record_id, {} if before is None else before.tags, meta.tags)
+            db.executemany(
+                "INSERT INTO log (pos, kind, data) VALUES (?, ?, ?)",
+                [(_pos(record_id, kept + i), kind, data) for i, (kind, data) in enumerate(write.append)],
+            )
+            _sweep(db, now, _SWEPT_PER_WRITE)
+            return version
+
+        return await self._run("write", work, writes=True)
+
+    async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
+        """Return up to `limit` entries of one kind with seq < `before`, newest first."""
+        keys.check_key(key)
+        keys.check_count("limit", limit)
+        if before is not None:
+            keys.check_count("before", before)
+
+        def work(db: sqlite3.Connection) -> list[Entry]:
+            row = db.execute(
+                f"SELECT id, log_len FROM records WHERE key = ? AND {_LIVE}", (key, self._now())
+            ).fetchone()
+            if row is None:
+                return []
+            record_id, log_len = row
+            end = log_len if before is None else min(before, log_len)
+            return [
+                Entry(*entry)
+                for entry in db.execute(
+                    "SELECT kind, data, pos - ?1 FROM log WHERE pos >= ?1 AND pos < ?2 AND (?3 IS NULL OR kind = ?3)"
+                    " ORDER BY pos DESC LIMIT ?4",
+                    (_pos(record_id, 0), _pos(record_id, end), kind, limit),
+                )
+            ]
+
+        return await self._run("read_log", work, writes=False)
+
+    async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
+        """Set the expiry without a new version; False where there is no such record."""
+        keys.check_key(key)
+        ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", op_id)
+
+        def work(db: sqlite3.Connection) -> bool:
+            record_id, before = _find_meta(db, key)
+            was_there, meta = rules.after_touch(before, ttl_s, op, self._now())
+            if meta is not None:
+                db.execute(
+                    "UPDATE records SET expires_at = ?, ops = ? WHERE id = ?", (meta.expires_at, meta.ops, record_id)
+                )
+            return was_there
+
+        return await self._run("touch", work, writes=True)
+
+    async def delete(
+        self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
+    ) -> bool:
+        """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
+        keys.check_key(key)
+        expected = None if expected is None else keys.check_version(expected)
+        fence, op = keys.check_fence(fence), keys.op_token("delete", op_id)
+
+        def work(db: sqlite3.Connection) -> bool:
+            record_id, before = _find_meta(db, key)
+            was_there, meta = rules.after_delete(before, key, expected, fence, op, self._now(), self._retention_s)
+            if meta is not None and before is not None and record_id is not None:
+                _retag(db, record_id, before.tags, {})
+                _cut(db, record_id, 0)
+                _update(db, record_id, meta, Blob("", b""))
+            return was_there
+
+        return await self._run("delete", work, writes=True)
+
+    async def find(self, /, **tags: str) -> AsyncIterator[str]:
+        """Yield the keys of live records that carry all these tags, a page per hop."""
+        wanted = keys.check_tags(tags) or {}
+        tagged = "".join(
+            f" AND EXISTS (SELECT 1 FROM tags WHERE name = ?{2 * n + 4} AND value = ?{2 * n + 5} AND record = id)"
+            for n in range(1, len(wanted))
+        )
+        # the first tag drives: its primary key is walked in order of record, so that a page starts where the last ended
+        source = (
+            "tags JOIN records ON id = record WHERE name = ?4 AND value = ?5 AND record"
+            if wanted
+            else "records WHERE id"
+        )
+        sql = (
+            f"SELECT id, key FROM {source} > ?2 AND is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?1)"
+            f"{tagged} ORDER BY id LIMIT ?3"
+        )
+        flat = [text for tag in wanted.items() for text in tag]
+        last = -1
+
+        def work(db: sqlite3.Connection) -> list[tuple[int, str]]:
+            return db.execute(sql, (self._now(), last, _PAGE, *flat)).fetchall()
+
+        while True:
+            page = await self._run("find", work, writes=False)
+            for _, key in page:
+                yield key
+            if len(page) < _PAGE:
+                return
+            last = page[-1][0]
+
+    async def sweep(self) -> int:
+        """Free what has expired; return how many records and tombstones that were. Reads never see them either way."""
+        total = 0
+        while True:
+            n = await self._run("sweep", lambda db: _sweep(db, self._now(), _SWEPT_PER_CALL), writes=True)
+            total += n
+            if n < _SWEPT_PER_CALL:
+                return total
+
+    async def migrate(self, *, dry_run: bool = False) -> list[str]:
+        """Bring the file to this version's schema; return the names of the migrations applied, or due with `dry_run`."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._file.executor(writes=True), self._file.migrate, dry_run
+        )
+
+    async def aclose(self) -> None:
+        """Close the file once the calls under way have ended."""
+        await asyncio.get_running_loop().run_in_executor(None, self._file.close)
+
+
+def _pos(record_id: int, seq: int) -> int:
+    return (record_id << _SEQ_BITS) + seq
+
+
+def _meta(row: Sequence[object]) -> tuple[int, rules.Meta]:
+    record_id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted = row
+    return record_id, rules.Meta(  # type: ignore[return-value]
+        generation,
+        number,
+        log_len,
+        expires_at,
+        json.loads(tags),
+        fence,
+        ops,
+        bool(is_deleted),  # type: ignore[arg-type]
+    )
+
+
+def _find_meta(db: sqlite3.Connection, key: str) -> tuple[int | None, rules.Meta | None]:
+    row = db.execute(f"SELECT {_META} FROM records WHERE key = ?", (key,)).fetchone()
+    return (None, None) if row is None else _meta(row)
+
+
+def _columns(meta: rules.Meta, head: Blob) -> tuple[object, ...]:
+    return (
+        meta.generation,
+        meta.number,
+        head.format,
+        head.data,
+        meta.log_len,
+        meta.expires_at,
+        json.dumps(meta.tags, ensure_ascii=False),
+        meta.fence,
+        meta.ops,
+        int(meta.is_deleted),
+    )
+
+
+def _insert(db: sqlite3.Connection, key: str, meta: rules.Meta, head: Blob) -> int:
+    cursor = db.execute(
+        "INSERT INTO records (generation, number, head_format, head, log_len, expires_at, tags, fence, ops, is_deleted, key)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*_columns(meta, head), key),
+    )
+    assert cursor.lastrowid is not None  # noqa: S101 - sqlite3 sets it after every INSERT
+    return cursor.lastrowid
+
+
+def _update(db: sqlite3.Connection, record_id: int, meta: rules.Meta, head: Blob) -> None:
+    db.execute(
+        "UPDATE records SET generation = ?, number = ?, head_format = ?, head = ?, log_len = ?, expires_at = ?, tags = ?,"
+        " fence = ?, ops = ?, is_deleted = ? WHERE id = ?",
+        (*_columns(meta, head), record_id),
+    )
+
+
+def _cut(db: sqlite3.Connection, record_id: int, kept: int) -> None:
+    db.execute("DELETE FROM log WHERE pos >= ? AND pos < ?", (_pos(record_id, kept), _pos(record_id + 1, 0)))
+
+
+def _retag(db: sqlite3.Connection, record_id: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    gone = before.items() - after.items()
+    new = after.items() - before.items()
+    db.executemany("DELETE FROM tags WHERE name = ? AND value = ? AND record = ?", [(*tag, record_id) for tag in gone])
+    db.executemany("INSERT INTO tags (name, value, record) VALUES (?, ?, ?)", [(*tag, record_id) for tag in new])
+
+
+def _sweep(db: sqlite3.Connection, now: float, most: int) -> int:
+    ended = db.execute("SELECT id, tags FROM records WHERE expires_at <= ? LIMIT ?", (now, most)).fetchall()
+    for record_id, tags in ended:
+        _retag(db, record_id, json.loads(tags), {})
+        _cut(db, record_id, 0)
+        db.execute("DELETE FROM records WHERE id = ?", (record_id,))
+    return len(ended)

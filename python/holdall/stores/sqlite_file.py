@@ -1,0 +1,208 @@
+"""One SQLite file, its two threads and its schema: what `SqliteStore` runs its transactions on."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from holdall.errors import ClosedError, NewerStateError, StoreUnavailableError
+from holdall.stores.sql import Migration, migrations
+
+_T = TypeVar("_T")
+# Full jitter between these: SQLite's own handler sleeps up to 100 ms, which starves one of eight writers.
+_BACKOFF_S = 0.001
+_MOST_BACKOFF_S = 0.025
+
+
+class SqliteFile:
+    """A file with one thread that writes and one that reads, so that a read never waits for an fsync.
+
+    A connection belongs to one thread and one process: after a fork both are made anew.
+    """
+
+    def __init__(self, path: Path, *, synchronous: Literal["FULL", "NORMAL"], busy_timeout_s: float) -> None:
+        """Remember how to open; nothing is opened before the first call."""
+        self._path = path
+        self._synchronous = synchronous
+        self._busy_timeout_s = busy_timeout_s
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._executors: dict[bool, ThreadPoolExecutor] = {}
+        self._connections: dict[bool, sqlite3.Connection] = {}
+        self._is_closed = False
+
+    def executor(self, *, writes: bool) -> ThreadPoolExecutor:
+        """Return the thread of the writer or of the reader.
+
+        Raises:
+            ClosedError: The file was closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("this SqliteStore was closed; make a new one")
+            if self._pid != os.getpid():
+                # the parent's threads do not exist here, and its connections must not be used or closed here
+                self._pid, self._executors, self._connections = os.getpid(), {}, {}
+            if writes not in self._executors:
+                name = "holdall-sqlite-write" if writes else "holdall-sqlite-read"
+                self._executors[writes] = ThreadPoolExecutor(1, thread_name_prefix=name)
+            return self._executors[writes]
+
+    def close(self) -> None:
+        """Wait for the calls under way, then close the connections in their own threads. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            executors, self._executors = self._executors, {}
+        for writes, executor in executors.items():
+            executor.submit(self._disconnect, writes)
+            executor.shutdown(wait=True)
+
+    def run(self, operation: str, work: Callable[[sqlite3.Connection], _T], writes: bool) -> _T:  # noqa: FBT001 - run_in_executor passes positions
+        """Run `work` in one transaction, in the thread this is called in; nothing is left of it if it raises.
+
+        Raises:
+            StoreUnavailableError: The file cannot be opened, read or written, or another writer held it too long.
+        """
+        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        return self._trying(operation, lambda: _in_transaction(self._connection(writes), begin, work), writes=writes)
+
+    def migrate(self, dry_run: bool = False) -> list[str]:  # noqa: FBT001, FBT002 - run_in_executor passes positions
+        """Apply the migrations that are due; return their names."""
+        if dry_run:
+            return self._trying("migrate", lambda: [m.name for m in self._due_without_opening()], writes=True)
+        before: list[str] = []
+        self._trying("migrate", lambda: before.extend(m.name for m in self._due_without_opening()), writes=True)
+        self._trying("migrate", lambda: self._connection(writes=True), writes=True)
+        return before
+
+    def _due_without_opening(self) -> list[Migration]:
+        every = migrations("sqlite")
+        if not self._path.exists():
+            return every
+        db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            return every[_applied(db) :]
+        finally:
+            db.close()
+
+    def _trying(self, operation: str, attempt: Callable[[], _T], *, writes: bool) -> _T:
+        ends = time.monotonic() + self._busy_timeout_s
+        for backoff_s in _backoffs():
+            try:
+                return attempt()
+            except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+                if not _is_busy(error) or time.monotonic() >= ends:
+                    if not _is_busy(error):
+                        self._disconnect(writes)
+                    raise self._unavailable(operation, error) from error
+            time.sleep(backoff_s)
+        raise AssertionError("backoffs never end")
+
+    def _connection(self, writes: bool) -> sqlite3.Connection:  # noqa: FBT001 - a key of two dicts
+        known = self._connections.get(writes)
+        if known is not None:
+            return known
+        if not self._path.parent.is_dir():
+            raise sqlite3.OperationalError(f"the folder {self._path.parent} does not exist: make it first")
+        db = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute(f"PRAGMA synchronous = {self._synchronous}")
+            _to_wal(db)
+            _migrate(db)
+        except BaseException:
+            db.close()
+            raise
+        self._connections[writes] = db
+        return db
+
+    def _disconnect(self, writes: bool) -> None:  # noqa: FBT001 - a key of two dicts
+        db = self._connections.pop(writes, None)
+        if db is not None:
+            db.close()
+
+    def _unavailable(self, operation: str, error: Exception) -> StoreUnavailableError:
+        advice = (
+            f"another writer held the file for {self._busy_timeout_s} s; try again, or raise busy_timeout_s"
+            if _is_busy(error)
+            else "see that the file is a readable and writable SQLite database"
+        )
+        return StoreUnavailableError(
+            f"sqlite {operation} on {self._path}: {error}: {advice}",
+            backend="sqlite",
+            operation=operation,
+            cause=str(error),
+        )
+
+
+def _backoffs() -> Iterator[float]:
+    ceiling = _BACKOFF_S
+    while True:
+        yield random.uniform(0, ceiling)  # noqa: S311 - jitter, not a secret
+        ceiling = min(2 * ceiling, _MOST_BACKOFF_S)
+
+
+def _is_busy(error: Exception) -> bool:
+    # Python 3.10 has no sqlite_errorcode; the two texts are SQLite's own for SQLITE_BUSY and SQLITE_LOCKED
+    return isinstance(error, sqlite3.OperationalError) and "is locked" in str(error)
+
+
+def _in_transaction(db: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    db.execute(begin)
+    try:
+        result = work(db)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _to_wal(db: sqlite3.Connection) -> None:
+    if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        db.execute("PRAGMA journal_mode = WAL")
+
+
+def _applied(db: sqlite3.Connection) -> int:
+    n = int(db.execute("PRAGMA user_version").fetchone()[0])
+    supported = len(migrations("sqlite"))
+    if n > supported:
+        raise NewerStateError(
+            f"the SQLite file has schema {n} and this holdall knows {supported}: upgrade holdall",
+            found=n,
+            supported=supported,
+        )
+    return n
+
+
+def _migrate(db: sqlite3.Connection) -> None:
+    if _applied(db) == len(migrations("sqlite")):
+        return
+
+    def work(db: sqlite3.Connection) -> None:
+        # under the write lock: another process may have come first
+        for migration in migrations("sqlite")[_applied(db) :]:
+            for statement in _statements(migration.sql):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {migration.number}")
+
+    _in_transaction(db, "BEGIN IMMEDIATE", work)
+
+
+def _statements(sql: str) -> Iterator[str]:
+    # executescript would commit the transaction it runs in
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,1 @@
+"""The claims of `StoreConformance`, one file per subject."""
