@@ -16,19 +16,19 @@ from holdall.testing import Broken, Call, check_history
 G = "0123456789abcdef"
 
 
-def V(number: int) -> Version:
+def at(number: int) -> Version:
     return Version(G, number)
 
 
 def write(process, number, began, ended, *, body=b"", outcome="ok", actual=None):
     """A write that names version number - 1."""
-    expected = None if number == 1 else V(number - 1)
-    version = V(number) if outcome == "ok" else actual
+    expected = None if number == 1 else at(number - 1)
+    version = at(number) if outcome == "ok" else actual
     return Call(process, "write", "k", expected, version, body, began, ended, outcome)
 
 
 def read(process, number, began, ended, body=b""):
-    return Call(process, "read", "k", None, V(number) if number else None, body, began, ended, "ok")
+    return Call(process, "read", "k", None, at(number) if number else None, body, began, ended, "ok")
 
 
 def test_a_history_in_order_is_accepted():
@@ -61,15 +61,15 @@ def test_an_unknown_write_may_have_happened_or_not():
         pytest.param([write(0, 1, 0, 1), read(1, 2, 2, 3)], id="read of a version nobody wrote"),
         pytest.param([write(0, 2, 0, 1), write(1, 1, 2, 3)], id="versions against real time"),
         pytest.param(
-            [write(0, 1, 0, 1), write(1, 2, 2, 3), write(2, 2, 4, 5, outcome="conflict", actual=V(1))],
+            [write(0, 1, 0, 1), write(1, 2, 2, 3), write(2, 2, 4, 5, outcome="conflict", actual=at(1))],
             id="a conflict with what it named",
         ),
         pytest.param(
-            [write(0, 1, 0, 1), write(1, 2, 2, 3), write(2, 1, 4, 5, outcome="conflict", actual=V(1))],
+            [write(0, 1, 0, 1), write(1, 2, 2, 3), write(2, 1, 4, 5, outcome="conflict", actual=at(1))],
             id="a conflict with a stale version",
         ),
         pytest.param(
-            [write(0, 1, 0, 1), write(1, 1, 2, 3, outcome="conflict", actual=V(2)), write(2, 2, 6, 7)],
+            [write(0, 1, 0, 1), write(1, 1, 2, 3, outcome="conflict", actual=at(2)), write(2, 2, 6, 7)],
             id="a conflict with the future",
         ),
         pytest.param(

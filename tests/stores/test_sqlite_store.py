@@ -153,14 +153,14 @@ async def test_case_17_ended_records_are_freed_by_later_writes(tmp_path: Path):
     for n in range(40):
         await store.write(f"k{n}", HEAD, expected=ABSENT, ttl_s=1, append=[Entry("m", b"1")], tags={"user_id": "u"})
     now[0] = 5.0
-    for n in range(12):
+    for _ in range(12):
         await store.write("other", HEAD, expected=None, ttl_s=None)
     assert [await _count(store, table) for table in ("records", "log", "tags")] == [1, 0, 0]
     await store.aclose()
 
 
 async def _count(store: SqliteStore, table: str) -> int:
-    return await store._run("count", lambda db: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0], writes=False)
+    return await store._run("count", lambda db: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0], writes=False)  # noqa: S608 - names of this file
 
 
 async def test_case_4_versions_do_not_depend_on_clocks(tmp_path: Path):
@@ -180,7 +180,7 @@ async def test_a_stored_entry_costs_its_bytes(tmp_path: Path):
     path = tmp_path / "state.db"
     store = SqliteStore(path, durability="process")
     version = None
-    for n in range(500):
+    for _ in range(500):
         added = [Entry("message", os.urandom(1200)), Entry("message", os.urandom(1200))]
         version = await store.write("k", HEAD, expected=version, ttl_s=None, append=added)
     await store.aclose()
@@ -354,6 +354,6 @@ def test_a_killed_worker_loses_no_acknowledged_write(tmp_path: Path, full: bool)
         assert record.version.number == record.log_len == len(record.entries) == int(record.head.data)
         assert [int(entry.data.split(b".")[0]) for entry in record.entries] == list(range(record.log_len))
         held = record.log_len
-    print(f"sqlite: {n_kills} kills, {n_in_write} in a write, {n_acked} acknowledged, 0 lost, 0 doubled")
+    print(f"sqlite: {n_kills} kills, {n_in_write} in a write, {n_acked} acknowledged, 0 lost, 0 doubled")  # noqa: T201 - the figures of a full run
     assert n_in_write >= n_kills / 2
     assert n_acked > n_kills

@@ -145,7 +145,13 @@ class MemoryStore:
             self._check_open()
             held = self._held.get(key)
             was_there, meta = rules.after_delete(
-                None if held is None else held.meta, key, expected, fence, op, self._now(), self._retention_s
+                None if held is None else held.meta,
+                key,
+                expected=expected,
+                fence=fence,
+                op=op,
+                now=self._now(),
+                retention_s=self._retention_s,
             )
             if meta is not None:
                 self._put(key, meta, Blob("", b""), [])

@@ -173,13 +173,14 @@ def after_write(meta: Meta | None, write: Write, now: float, generation: str) ->
         return answer, None
     _check_fence(write.key, meta, write.expected, write.fence)
     actual = None if meta is None else meta.version
+    no_tags: Mapping[str, str] = {}
     if write.expected is ABSENT:
         if actual is not None:
             raise conflict(write.key, write.expected, actual)
     elif write.expected is not None and write.expected != actual:
         raise conflict(write.key, write.expected, actual)
     if meta is None or actual is None:
-        version, log_len, tags = Version(generation, 1), 0, {}
+        version, log_len, tags = Version(generation, 1), 0, no_tags
     else:
         version, log_len, tags = Version(actual.generation, actual.number + 1), meta.log_len, meta.tags
     if write.keep is not None:
@@ -209,6 +210,7 @@ def after_touch(meta: Meta | None, ttl_s: float | None, op: str | None, now: flo
 def after_delete(
     meta: Meta | None,
     key: str,
+    *,
     expected: Version | None,
     fence: int | None,
     op: str | None,

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdall.errors import ArgumentError
 from holdall.stores import keys, rules
@@ -197,7 +197,9 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> bool:
             record_id, before = _find_meta(db, key)
-            was_there, meta = rules.after_delete(before, key, expected, fence, op, self._now(), self._retention_s)
+            was_there, meta = rules.after_delete(
+                before, key, expected=expected, fence=fence, op=op, now=self._now(), retention_s=self._retention_s
+            )
             if meta is not None and before is not None and record_id is not None:
                 _retag(db, record_id, before.tags, {})
                 _cut(db, record_id, 0)
@@ -261,17 +263,10 @@ def _pos(record_id: int, seq: int) -> int:
     return (record_id << _SEQ_BITS) + seq
 
 
-def _meta(row: Sequence[object]) -> tuple[int, rules.Meta]:
+def _meta(row: Sequence[Any]) -> tuple[int, rules.Meta]:
     record_id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted = row
-    return record_id, rules.Meta(  # type: ignore[return-value]
-        generation,
-        number,
-        log_len,
-        expires_at,
-        json.loads(tags),
-        fence,
-        ops,
-        bool(is_deleted),  # type: ignore[arg-type]
+    return record_id, rules.Meta(
+        generation, number, log_len, expires_at, json.loads(tags), fence, ops, bool(is_deleted)
     )
 
 

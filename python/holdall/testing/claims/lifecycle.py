@@ -21,7 +21,7 @@ class LifecycleClaims(Claims):
             assert store.durability in ("memory", "process", "fsync")
 
     async def test_closing_twice_is_closing_once(self) -> None:
-        """aclose is idempotent, used or not."""
+        """Closing is idempotent, used or not."""
         async with self.opened() as store:
             await store.aclose()
             await store.aclose()

@@ -146,9 +146,9 @@ class ValueClaims(Claims):
                 error = await raised(ArgumentError, store.write(key, **call))
                 assert isinstance(error, ValueError)
             for read in ({"log_from": -1}, {"log_from": "0"}):
-                await raised(ArgumentError, store.read(key, **read))  # type: ignore[arg-type]
+                await raised(ArgumentError, store.read(key, **read))
             for page in ({"limit": -1}, {"before": -1}, {"limit": None}):
-                await raised(ArgumentError, store.read_log(key, kind=None, **page))  # type: ignore[arg-type]
+                await raised(ArgumentError, store.read_log(key, kind=None, **page))
             await raised(ArgumentError, store.touch(key, 0))
             await raised(ArgumentError, store.delete(key, fence=-1))
             await raised(ArgumentError, store.delete(key, expected=ABSENT))  # type: ignore[arg-type]
