@@ -65,7 +65,13 @@ impl fmt::Display for Error {
         match self {
             Self::Argument(text) | Self::Counter(text) => f.write_str(text),
             Self::UnknownName { what, name, known } => {
-                write!(f, "unknown {what} {name:?}; known: {}", known.join(", "))
+                write!(f, "unknown {what} {name:?}; known: {}", known.join(", "))?;
+                if *what == "model" {
+                    f.write_str(
+                        "; for any other use Tokenizer.from_callable(count, margin=...), the margin 0 if exact",
+                    )?;
+                }
+                Ok(())
             }
             Self::Message { index, path, reason } => {
                 write!(f, "message {index}")?;

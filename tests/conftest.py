@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tiktoken
 from hypothesis import HealthCheck, settings
 
 # `ci` samples, `full` is what reported figures come from: HOLDALL_PROFILE=full pytest
@@ -34,3 +38,28 @@ def recorded() -> Path:
     if not data.is_dir():
         pytest.skip(f"no recorded conversations at {data}; set HOLDALL_SHARED to the folder that holds data/")
     return data
+
+
+# tiktoken keeps what it downloads under sha1(URL); the same files are in a wheel that the tests install.
+VOCABULARIES = {
+    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+}
+
+
+@pytest.fixture(scope="session")
+def tiktoken_encoding(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tiktoken.Encoding]:
+    """tiktoken's own encoding by name, offline; tiktoken checks the hash of the vocabulary that it is given."""
+    wheel = importlib.util.find_spec("bpe_openai")  # found, not imported: its library is large
+    assert wheel is not None, "install the test extra: the wheel bpe-openai brings tiktoken's vocabularies"
+    data = Path(wheel.submodule_search_locations[0]) / "data"
+    cache = tmp_path_factory.mktemp("tiktoken")
+    for name, file in VOCABULARIES.items():
+        (cache / file).write_bytes(gzip.decompress((data / f"{name}.tiktoken.gz").read_bytes()))
+
+    def load(name: str) -> tiktoken.Encoding:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
+            return tiktoken.get_encoding(name)
+
+    return load

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from holdall._native import PRIORITY_WEIGHTS, Recency, __version__
+from holdall._native import PRIORITY_WEIGHTS, Recency, Tokenizer, __version__
 
-__all__ = ["PRIORITY_WEIGHTS", "Recency", "__version__"]
+__all__ = ["PRIORITY_WEIGHTS", "Recency", "Tokenizer", "__version__"]

@@ -1,12 +1,112 @@
 """The compiled module. Shapes, units and errors are described here; the Rust bindings carry one line each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 from typing_extensions import Self
 
 __version__: str
+
+# -- tokens ------------------------------------------------------------------------------------------------------------
+
+@final
+class CacheInfo:
+    """How a tokenizer's memory of counts has served."""
+
+    @property
+    def hits(self) -> int:
+        """Counts that were remembered."""
+    @property
+    def misses(self) -> int:
+        """Counts that had to be made."""
+    @property
+    def entries(self) -> int:
+        """Texts remembered now."""
+    @property
+    def bytes(self) -> int:
+        """Memory that they hold."""
+
+@final
+class Tokenizer:
+    """Counts tokens as one model does; exact, offline, safe to share between threads and to send to other processes.
+
+    Text that looks like a special token counts as text. A lone surrogate counts as U+FFFD, two that form a pair as their
+    character, as in tiktoken. Counts of longer texts are remembered (a bounded number of them), so that counting a
+    history again costs what is new in it.
+    """
+
+    def __new__(cls, name: str) -> Self:
+        """Take an embedded encoding.
+
+        Args:
+            name: "o200k_base" or "cl100k_base".
+
+        Raises:
+            UnknownNameError: Another name; its `known` lists those there are.
+        """
+
+    @classmethod
+    def for_model(cls, name: str) -> Self:
+        """Take the encoding of an OpenAI model, for example "gpt-4o", "openai/gpt-5-mini" or "ft:gpt-4.1:org".
+
+        Raises:
+            UnknownNameError: The model has no public tokenizer (Claude, Gemini) or is not known; use `from_callable`,
+                with a margin if the function only estimates.
+        """
+
+    @classmethod
+    def from_tiktoken(cls, encoding: Any) -> Self:
+        """Count as a `tiktoken.Encoding` does by `encode_ordinary`."""
+
+    @classmethod
+    def from_callable(cls, count: Callable[[str], int], margin: float = 0.0) -> Self:
+        """Count with a function of the caller's, which must give the same number for the same text.
+
+        Args:
+            count: Tokens of a text, at least 0. What it raises comes through as it is.
+            margin: Safety share for a function that estimates: budgets are divided by 1 + margin. Finite, at least 0.
+
+        Raises:
+            ArgumentError: The margin is outside its range; when counting, the function gave a negative number.
+            TypeError: `count` is not callable; when counting, it gave something that is not an int.
+        """
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`. From 2 KiB on the GIL is released."""
+
+    def count_many(self, texts: Iterable[str]) -> list[int]:
+        """Tokens of each text, in order; long work is shared by all cores, with the GIL released."""
+
+    def fits(self, text: str, limit: int) -> bool:
+        """Whether `text` has at most `limit` tokens; stops counting as soon as that is sure.
+
+        Raises:
+            ArgumentError: The limit is negative.
+        """
+
+    def cut(self, text: str, limit: int) -> str:
+        """The longest prefix of `text` with at most `limit` tokens.
+
+        One more character can complete a token, so a prefix can have fewer tokens than a shorter one: this is the
+        longest of all that are within the limit. It never parts a character (nor a pair of surrogates). With a counter
+        of the caller's it is found by bisection, and a longer one may exist where counts fall again.
+
+        Raises:
+            ArgumentError: The limit is negative.
+        """
+
+    @property
+    def name(self) -> str:
+        """Name of the encoding, or of the function."""
+    @property
+    def margin(self) -> float:
+        """Safety share, 0 for exact counters."""
+    def cache_info(self) -> CacheInfo:
+        """How the memory of counts has served since it was made or cleared."""
+
+    def cache_clear(self) -> None:
+        """Forget all counts."""
 
 # -- relevance ---------------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,10 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             figures.set_item("reason", reason)?;
             "DecodeError"
         }
-        Error::Counter(text) => return Ok(PyRuntimeError::new_err(text.clone())),
+        Error::Counter(text) => {
+            let raised = super::tokens::take_raised();
+            return Ok(raised.unwrap_or_else(|| PyRuntimeError::new_err(text.clone())));
+        }
     };
     let class = py.import("holdall.errors")?.getattr(class)?;
     let exception = class.call((error.to_string(),), Some(&figures))?;

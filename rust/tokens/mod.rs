@@ -1,5 +1,24 @@
 //! Exact token counting, behind one trait so that every counter is interchangeable.
 
+mod bpe;
+mod classes;
+mod cut;
+mod encodings;
+mod many;
+mod memory;
+mod merge;
+mod models;
+mod packed;
+mod piece_cache;
+mod split;
+mod vocab;
+
+pub use cut::by_counting as cut_by_counting;
+pub use encodings::{NAMES, encoding};
+pub use many::count_many;
+pub use memory::{Figures, Remembering};
+pub use models::encoding_of_model;
+
 use crate::Result;
 
 /// Anything that can say how many tokens a text has.
@@ -39,3 +58,6 @@ pub trait Counter: Send + Sync {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

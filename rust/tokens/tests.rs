@@ -1,0 +1,66 @@
+//! What needs no tiktoken to be known.
+
+use super::encoding;
+
+fn count(name: &str, text: &str) -> u64 {
+    encoding(name).and_then(|counter| counter.count(text)).expect("embedded encodings count")
+}
+
+#[test]
+fn published_counts() {
+    for name in super::NAMES {
+        assert_eq!(count(name, ""), 0);
+        assert_eq!(count(name, "hello world"), 2);
+        assert_eq!(count(name, "<|endoftext|>"), 7);
+    }
+    assert_eq!(count("o200k_base", &" ".repeat(1_000_000)), 7_813);
+    assert_eq!(count("o200k_base", &(" ".repeat(1_000_000) + "x")), 7_814);
+    assert_eq!(count("cl100k_base", &"a".repeat(100_000)), 12_500);
+}
+
+/// The class of every code point, by the tables of the regex engine that tiktoken uses.
+fn classes_of_regex_syntax() -> Vec<u8> {
+    use super::classes::{LETTER, LOWER, MARK, NEWLINE, NUMBER, SPACE, UPPER};
+    use regex_syntax::hir::{Class, HirKind};
+
+    let mut table = vec![0; 0x11_0000];
+    let rows = [
+        (r"\s", SPACE),
+        (r"[\r\n]", NEWLINE),
+        (r"\p{N}", NUMBER),
+        (r"[\p{Lu}\p{Lt}]", UPPER),
+        (r"\p{Ll}", LOWER),
+        (r"[\p{Lm}\p{Lo}]", LETTER),
+        (r"\p{M}", MARK),
+    ];
+    for (pattern, class) in rows {
+        let parsed = regex_syntax::parse(pattern).expect("a class");
+        let HirKind::Class(Class::Unicode(set)) = parsed.kind() else { panic!("{pattern} is a class") };
+        for range in set.ranges() {
+            table[range.start() as usize..=range.end() as usize].fill(class);
+        }
+    }
+    table
+}
+
+#[test]
+fn class_table_is_that_of_the_regex_engine() {
+    let flat = classes_of_regex_syntax();
+    let mut blocks: Vec<&[u8]> = Vec::new();
+    let mut packed: Vec<u8> = Vec::new();
+    for block in flat.chunks(128) {
+        let at = blocks.iter().position(|known| *known == block).unwrap_or_else(|| {
+            blocks.push(block);
+            blocks.len() - 1
+        });
+        packed.push(u8::try_from(at).expect("at most 256 blocks"));
+    }
+    packed.extend(blocks.concat());
+    if std::env::var_os("HOLDALL_WRITE_CLASSES").is_some() {
+        std::fs::write("rust/tokens/data/classes.bin", &packed).expect("the table can be written");
+    }
+    assert!(packed == super::classes::TABLE, "run HOLDALL_WRITE_CLASSES=1 cargo test to write the table anew");
+    for (code, class) in flat.iter().enumerate() {
+        assert_eq!(super::classes::of(u32::try_from(code).expect("a code point")), *class, "U+{code:04X}");
+    }
+}
