@@ -66,7 +66,10 @@ impl LexicalIndex {
 
 /// Raise scores to a power and share them with their neighbours.
 #[pyfunction]
-#[pyo3(signature = (scores, *, power = 2.0, kernel = [0.5, 0.3, 0.2, 0.1]))]
+#[pyo3(
+    signature = (scores, *, power = 2.0, kernel = [0.5, 0.3, 0.2, 0.1]),
+    text_signature = "(scores, *, power=2.0, kernel=(0.5, 0.3, 0.2, 0.1))"
+)]
 fn sharpen_and_spread(scores: Vec<f64>, power: f64, kernel: [f64; 4]) -> Result<Vec<f64>> {
     if !(power.is_finite() && power > 0.0) || kernel.iter().any(|share| !(share.is_finite() && *share >= 0.0)) {
         return Err(Error::Argument(format!(

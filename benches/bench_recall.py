@@ -1,0 +1,163 @@
+"""Evidence recall at a budget: does what answers the question survive?
+
+    python benches/bench_recall.py [--data ../shared/data/recall] [--budgets 2000,4000,8000] [--half dev|check]
+
+Each question is asked of a whole recorded conversation; recall is the share of the messages that hold its answer which
+are kept in full. Tokens are cl100k of content and name + 4 per message, and the budget is for the history alone. Intervals
+are 95% bootstrap over questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import tiktoken
+
+from holdall import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+SETS = {"BEAM": "beam_100k.jsonl", "LoCoMo": "locomo10_NC.jsonl", "QMSum": "qmsum.jsonl"}
+MUST = {("LoCoMo", 2000): 0.84, ("LoCoMo", 4000): 0.89, ("BEAM", 4000): 0.67, ("QMSum", 4000): 0.65}
+PER_MESSAGE = 4
+
+
+@dataclass
+class Conversation:
+    """A recorded conversation, with what every strategy needs worked out once."""
+
+    id: str
+    messages: list[dict[str, Any]]
+    questions: list[tuple[str, set[int]]]
+    tokens: list[int] = field(default_factory=list)
+
+    def texts(self) -> list[str]:
+        """The text that is searched: the speaker's name, then what was said."""
+        return [f"{message.get('name') or ''} {message['content']}" for message in self.messages]
+
+
+def load(path: Path) -> list[Conversation]:
+    """Read a set; questions without evidence have no recall and are left out."""
+    encoding = tiktoken.get_encoding("cl100k_base")
+    conversations = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        at = {message["id"]: n for n, message in enumerate(record["messages"])}
+        questions = [
+            (question["question"], {at[name] for name in question["evidence_ids"]})
+            for question in record["questions"]
+            if question["evidence_ids"]
+        ]
+        spoken = [message["content"] for message in record["messages"]]
+        names = [message.get("name") or "" for message in record["messages"]]
+        encode = encoding.encode_ordinary_batch
+        tokens = [len(a) + len(b) + PER_MESSAGE for a, b in zip(encode(spoken), encode(names), strict=True)]
+        conversations.append(Conversation(record["id"], record["messages"], questions, tokens))
+    return conversations
+
+
+def top_until_full(scores: Sequence[float], tokens: Sequence[int], budget: int, price: float) -> set[int]:
+    """Take by score / tokens^price from the top, skipping what does not fit."""
+    order = sorted(range(len(scores)), key=lambda n: (-scores[n] / tokens[n] ** price, n))
+    kept = set()
+    for n in order:
+        if tokens[n] <= budget:
+            kept.add(n)
+            budget -= tokens[n]
+    return kept
+
+
+Scorer = "Callable[[Conversation], Callable[[str], Sequence[float]]]"
+
+
+def most_recent(conversation: Conversation) -> Callable[[str], Sequence[float]]:
+    """The plain sliding window."""
+    return lambda _: range(len(conversation.messages))
+
+
+def bm25(power: float | None, kernel: tuple[float, float, float, float]) -> Any:
+    """Native BM25, plain or sharpened and spread."""
+
+    def scorer(conversation: Conversation) -> Callable[[str], Sequence[float]]:
+        index = _native.LexicalIndex()
+        index.add_many(conversation.texts())
+        if power is None:
+            return index.scores
+        return lambda query: _native.sharpen_and_spread(index.scores(query), power=power, kernel=kernel)
+
+    return scorer
+
+
+WIDE = (0.5, 0.3, 0.2, 0.1)
+STRATEGIES: dict[str, tuple[Any, float]] = {
+    "most recent": (most_recent, 0.0),
+    "BM25": (bm25(None, WIDE), 0.0),
+    "BM25, kernel, p 2, a .75": (bm25(2.0, WIDE), 0.75),
+    "BM25, kernel, p 2, a .5": (bm25(2.0, WIDE), 0.5),
+    "BM25, kernel, p 1, a .75": (bm25(1.0, WIDE), 0.75),
+}
+
+
+def recalls(conversations: list[Conversation], scorer: Any, price: float, budgets: Sequence[int]) -> list[list[float]]:
+    """Recall of each question at each budget."""
+    rows: list[list[float]] = [[] for _ in budgets]
+    for conversation in conversations:
+        scores_of = scorer(conversation)
+        for query, evidence in conversation.questions:
+            scores = scores_of(query)
+            for row, budget in zip(rows, budgets, strict=True):
+                kept = top_until_full(scores, conversation.tokens, budget, price)
+                row.append(len(evidence & kept) / len(evidence))
+    return rows
+
+
+def interval(values: Sequence[float], seed: int = 7, draws: int = 400) -> tuple[float, float]:
+    """The middle 95% of the means of resampled questions."""
+    draw = random.Random(seed)
+    means = sorted(fmean(draw.choices(values, k=len(values))) for _ in range(draws))
+    return means[int(draws * 0.025)], means[int(draws * 0.975)]
+
+
+def halves(conversations: list[Conversation], half: str) -> list[Conversation]:
+    """Settings are chosen on every other conversation and checked on the rest."""
+    return {"all": conversations, "dev": conversations[::2], "check": conversations[1::2]}[half]
+
+
+def report(name: str, strategy: str, budgets: Sequence[int], rows: list[list[float]]) -> Iterator[str]:
+    """One line per strategy: mean and interval per budget, musts that are missed marked."""
+    cells = []
+    for budget, row in zip(budgets, rows, strict=True):
+        low, high = interval(row)
+        cells.append(f"{fmean(row):.3f} [{low:.2f} {high:.2f}]")
+    yield f"{name:7} {strategy:26} " + "  ".join(cells)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = Path(__file__).resolve().parents[2] / "shared" / "data" / "recall"
+    parser.add_argument("--data", type=Path, default=default)
+    parser.add_argument("--budgets", default="2000,4000,8000")
+    parser.add_argument("--half", choices=["all", "dev", "check"], default="all")
+    options = parser.parse_args()
+    budgets = [int(budget) for budget in options.budgets.split(",")]
+    print(f"{'':34} " + "  ".join(f"{budget:>18}" for budget in budgets))
+    for name, file in SETS.items():
+        conversations = halves(load(options.data / file), options.half)
+        for strategy, (scorer, price) in STRATEGIES.items():
+            started = time.perf_counter()
+            rows = recalls(conversations, scorer, price, budgets)
+            for line in report(name, strategy, budgets, rows):
+                print(f"{line}  {time.perf_counter() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
