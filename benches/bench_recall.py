@@ -131,10 +131,10 @@ def halves(conversations: list[Conversation], half: str) -> list[Conversation]:
     return {"all": conversations, "dev": conversations[::2], "check": conversations[1::2]}[half]
 
 
-def report(name: str, strategy: str, budgets: Sequence[int], rows: list[list[float]]) -> Iterator[str]:
-    """One line per strategy: mean and interval per budget, musts that are missed marked."""
+def report(name: str, strategy: str, rows: list[list[float]]) -> Iterator[str]:
+    """One line per strategy: mean and interval per budget."""
     cells = []
-    for budget, row in zip(budgets, rows, strict=True):
+    for row in rows:
         low, high = interval(row)
         cells.append(f"{fmean(row):.3f} [{low:.2f} {high:.2f}]")
     yield f"{name:7} {strategy:26} " + "  ".join(cells)
@@ -155,7 +155,7 @@ def main() -> None:
         for strategy, (scorer, price) in STRATEGIES.items():
             started = time.perf_counter()
             rows = recalls(conversations, scorer, price, budgets)
-            for line in report(name, strategy, budgets, rows):
+            for line in report(name, strategy, rows):
                 print(f"{line}  {time.perf_counter() - started:.1f} s")
 
 

@@ -1,1 +1,105 @@
 //! Fit a list of tool schemas into a budget.
+//!
+//! **What a list of tools costs.** 12 tokens once if the list is not empty, and for each tool 7 and the tokens of its
+//! compact JSON as it is sent: `json.dumps(tool, ensure_ascii=False, separators=(",", ":"))`. The 12 and the 7 are the
+//! published overheads of function calling on gpt-4o; its rule for what stands between them is only published for flat
+//! schemas and counts less than the JSON has, so this is the safe side, and anyone can recount it. Both numbers are
+//! [`Costs`], and a caller who knows better sets them.
+//!
+//! **What is shown.** Each tool in full, in one of the shorter forms of [`Step`], or not at all: see [`fit()`].
+
+mod fit;
+mod formats;
+mod rank;
+mod refs;
+mod shorten;
+mod tool;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+pub use fit::{Fit, Shown, Wish, fit, minimum};
+pub use formats::Format;
+pub use shorten::Step;
+pub use tool::Tool;
+
+use crate::relevance::{Bm25, Index, Terms};
+
+/// What a list of tools costs beside the JSON of its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// Once, if there is any tool.
+    pub once: u64,
+    /// For each tool.
+    pub per_tool: u64,
+}
+
+impl Default for Costs {
+    /// The published overheads for the gpt-4o family.
+    fn default() -> Self {
+        Self { once: 12, per_tool: 7 }
+    }
+}
+
+/// Schemas repeat a word for every parameter that it concerns, so repeats count longer than in messages: over 702 queries the
+/// expected tool was among the first six of 532 in .92 of the cases, against .90 with k1 1.2.
+const BM25: Bm25 = Bm25 { k1: 3.0, b: 0.5 };
+
+/// The tools of a request, in order, with an index for ranking them.
+#[derive(Debug, Default)]
+pub struct ToolSet {
+    tools: Vec<Arc<Tool>>,
+    index: OnceLock<Index>,
+}
+
+impl ToolSet {
+    /// A set of tools that were read before.
+    #[must_use]
+    pub fn new(tools: Vec<Arc<Tool>>) -> Self {
+        Self { tools, index: OnceLock::new() }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// The tool at `at`.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<&Tool> {
+        self.tools.get(at).map(Arc::as_ref)
+    }
+
+    /// All tools, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter().map(Arc::as_ref)
+    }
+
+    /// Relevance of each tool to a query; 0 where nothing matches. The index is built the first time.
+    pub fn scores(&self, query: &Terms) -> Vec<f64> {
+        let index = self.index.get_or_init(|| {
+            let mut index = Index::new(BM25);
+            for tool in &self.tools {
+                index.push(tool.terms());
+            }
+            index
+        });
+        index.scores(query)
+    }
+
+    /// Which tools have one of these names.
+    fn used(&self, names: &[&str]) -> Vec<bool> {
+        let names: HashSet<&str> = names.iter().copied().collect();
+        self.iter().map(|tool| names.contains(tool.name())).collect()
+    }
+}

@@ -1,0 +1,212 @@
+//! Choose which tools to show, and how fully, within a budget.
+
+use super::{Costs, Step, Tool, ToolSet};
+use crate::tokens::Counter;
+use crate::{Error, Result};
+
+/// A tool that scores below this share of the best is added only after better ones are as full as they can be.
+const TAIL: f64 = 0.2;
+
+/// No tool is smaller than this beyond its own overhead: `{"name":"f"}`.
+const SMALLEST: u64 = 4;
+
+/// How a tool came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// In this form.
+    As(Step),
+    /// Left out: it did not fit in what better tools left.
+    Dropped,
+}
+
+/// What fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// One per tool, in input order.
+    pub shown: Vec<Shown>,
+    /// What the shown tools cost as a list; 0 when none is shown.
+    pub tokens: u64,
+}
+
+/// What the choice goes by.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wish<'a> {
+    /// One score per tool, larger is better; `None` ranks by input order.
+    pub scores: Option<&'a [f64]>,
+    /// Names of tools that a call in the history names: kept whatever they score.
+    pub used: &'a [&'a str],
+}
+
+/// Fit the tools of `set` into `budget` tokens.
+///
+/// Everything in full where that fits. Else the used tools are kept in their smallest form, then as many of the
+/// relevant others as fit, best first; what is left makes them fuller, used ones first, then best first; and what is
+/// still left takes in the others. Same input, same result. Work is linear: only tools that may be chosen are shortened
+/// and counted.
+///
+/// # Errors
+/// `Error::RequiredOverflow` when the used tools do not fit even in their smallest form; `Error::Argument` when the
+/// scores are not one per tool; `Error::Counter` when a caller's own counter failed.
+pub fn fit(set: &ToolSet, budget: u64, wish: Wish<'_>, counter: &dyn Counter, costs: &Costs) -> Result<Fit> {
+    let n = set.len();
+    if let Some(scores) = wish.scores
+        && (scores.len() != n || scores.iter().any(|score| score.is_nan()))
+    {
+        return Err(Error::Argument(format!("{} scores for {n} tools; give one number per tool", scores.len())));
+    }
+    let mut fitting = Fitting { set, counter, costs, shown: vec![None; n], room: budget.saturating_sub(costs.once) };
+    let is_used = set.used(wish.used);
+    let is_used = |at: usize| is_used.get(at).copied().unwrap_or(false);
+    let order = rank(n, wish.scores, is_used);
+    if fitting.all_full(&order)? {
+        return Ok(fitting.finish(budget));
+    }
+    fitting.shown = vec![None; n];
+    fitting.room = budget.saturating_sub(costs.once);
+
+    let (used, others): (Vec<usize>, Vec<usize>) = order.iter().partition(|at| is_used(**at));
+    fitting.require(&used, budget)?;
+    let score = |at: usize| wish.scores.and_then(|scores| scores.get(at).copied()).unwrap_or(1.0);
+    let best = others.first().map_or(0.0, |at| score(*at));
+    let relevant = others.partition_point(|at| score(*at) > 0.0 && score(*at) >= best * TAIL);
+    let (relevant, rest) = others.split_at(relevant);
+    for &at in relevant {
+        fitting.add(at, Step::Bare)?;
+    }
+    for &at in used.iter().chain(relevant) {
+        fitting.fill(at)?;
+    }
+    for &at in rest {
+        if fitting.room < costs.per_tool + SMALLEST {
+            break;
+        }
+        fitting.fill(at)?;
+    }
+    Ok(fitting.finish(budget))
+}
+
+/// What the used tools cost in their smallest form, as a list.
+///
+/// # Errors
+/// `Error::Counter` when a caller's own counter failed.
+pub fn minimum(set: &ToolSet, used: &[&str], counter: &dyn Counter, costs: &Costs) -> Result<u64> {
+    let mut total = 0;
+    for (tool, _) in set.iter().zip(set.used(used)).filter(|(_, is_used)| *is_used) {
+        let (_, tokens) = smallest(tool, counter, costs)?;
+        total = if total == 0 { costs.once } else { total }.saturating_add(tokens);
+    }
+    Ok(total)
+}
+
+/// Used tools first, then by score; equal ones in input order.
+fn rank(n: usize, scores: Option<&[f64]>, is_used: impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    if let Some(scores) = scores {
+        let score = |at: usize| scores.get(at).copied().unwrap_or_default();
+        order.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
+    }
+    order.sort_by_key(|at| !is_used(*at));
+    order
+}
+
+fn smallest(tool: &Tool, counter: &dyn Counter, costs: &Costs) -> Result<(Step, u64)> {
+    for step in Step::ALL.into_iter().rev() {
+        if let Some(tokens) = tool.tokens(step, counter, costs)? {
+            return Ok((step, tokens));
+        }
+    }
+    Ok((Step::Full, costs.per_tool))
+}
+
+struct Fitting<'a> {
+    set: &'a ToolSet,
+    counter: &'a dyn Counter,
+    costs: &'a Costs,
+    shown: Vec<Option<(Step, u64)>>,
+    room: u64,
+}
+
+impl Fitting<'_> {
+    /// Show everything in full, if that fits; counts no further than the first that does not.
+    fn all_full(&mut self, order: &[usize]) -> Result<bool> {
+        for &at in order {
+            let Some(tool) = self.set.get(at) else { continue };
+            let tokens = tool.tokens(Step::Full, self.counter, self.costs)?.unwrap_or(u64::MAX);
+            if tokens > self.room {
+                return Ok(false);
+            }
+            self.show(at, Step::Full, tokens);
+        }
+        Ok(true)
+    }
+
+    /// Show used tools in their smallest form, or say by how much they exceed the budget.
+    fn require(&mut self, used: &[usize], budget: u64) -> Result<()> {
+        let mut items = Vec::with_capacity(used.len());
+        let mut total = if used.is_empty() { 0 } else { self.costs.once };
+        for tool in used.iter().filter_map(|at| self.set.get(*at)) {
+            let (step, tokens) = smallest(tool, self.counter, self.costs)?;
+            items.push((step, tokens));
+            total = total.saturating_add(tokens);
+        }
+        if total > budget {
+            let names = used.iter().filter_map(|at| self.set.get(*at)).map(|tool| format!("tool {}", tool.name()));
+            let items = names.zip(items).map(|(name, (_, tokens))| (name, tokens)).collect();
+            return Err(Error::RequiredOverflow { budget, total, items });
+        }
+        for (&at, (step, tokens)) in used.iter().zip(items) {
+            self.show(at, step, tokens);
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, at: usize, step: Step, tokens: u64) {
+        if let Some(slot) = self.shown.get_mut(at) {
+            let before = slot.map_or(0, |(_, before)| before);
+            self.room = (self.room + before).saturating_sub(tokens);
+            *slot = Some((step, tokens));
+        }
+    }
+
+    /// Add a tool in this form, or in the smallest it has, if it fits.
+    fn add(&mut self, at: usize, step: Step) -> Result<()> {
+        if self.room < self.costs.per_tool + SMALLEST {
+            return Ok(());
+        }
+        let Some(tool) = self.set.get(at) else { return Ok(()) };
+        let (step, tokens) = match tool.tokens(step, self.counter, self.costs)? {
+            Some(tokens) => (step, tokens),
+            None => smallest(tool, self.counter, self.costs)?,
+        };
+        if tokens <= self.room {
+            self.show(at, step, tokens);
+        }
+        Ok(())
+    }
+
+    /// Show a tool as fully as there is room for.
+    fn fill(&mut self, at: usize) -> Result<()> {
+        let Some(tool) = self.set.get(at) else { return Ok(()) };
+        let now = self.shown.get(at).copied().flatten();
+        for step in Step::ALL {
+            if now.is_some_and(|(shown, _)| step >= shown) {
+                return Ok(());
+            }
+            let room = self.room + now.map_or(0, |(_, tokens)| tokens);
+            if let Some(tokens) = tool.tokens(step, self.counter, self.costs)?
+                && tokens <= room
+            {
+                self.show(at, step, tokens);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, budget: u64) -> Fit {
+        let shown: Vec<Shown> =
+            self.shown.iter().map(|shown| shown.map_or(Shown::Dropped, |(step, _)| Shown::As(step))).collect();
+        let any = self.shown.iter().any(Option::is_some);
+        Fit { shown, tokens: if any { budget.saturating_sub(self.room) } else { 0 } }
+    }
+}

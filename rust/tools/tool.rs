@@ -1,0 +1,136 @@
+//! One tool, with its forms made and counted only when someone asks.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+
+use super::formats::{self, Format, Head};
+use super::shorten::{Step, shorten};
+use super::{Costs, rank};
+use crate::Result;
+use crate::relevance::Terms;
+use crate::tokens::Counter;
+
+/// Counts are kept for so many counters, the oldest making room: a worker uses one or two.
+const COUNTERS_KEPT: usize = 4;
+
+/// Text that shrank by fewer bytes than this is counted both ways before it is called smaller.
+const SURELY_SMALLER_BYTES: usize = 64;
+
+const N_STEPS: usize = Step::ALL.len();
+
+/// One way to show a tool.
+#[derive(Debug)]
+struct Form {
+    /// `None` for the full form, which is the tool itself.
+    value: Option<Value>,
+    /// Compact JSON as it is sent and counted.
+    text: String,
+}
+
+/// A tool that was read and checked once; forms, terms and counts are kept with it.
+#[derive(Debug)]
+pub struct Tool {
+    value: Value,
+    format: Format,
+    name: String,
+    terms: OnceLock<Terms>,
+    forms: [OnceLock<Option<Form>>; N_STEPS],
+    counts: Mutex<Vec<(u64, [Option<u64>; N_STEPS])>>,
+}
+
+impl Tool {
+    /// Check a tool and tell its format; `index` names it in errors when it has no name.
+    ///
+    /// # Errors
+    /// `Error::ToolSchema` when it is no object, has no name, or its schema is no object.
+    pub fn read(value: Value, index: usize) -> Result<Self> {
+        let Head { format, name } = formats::read(&value, index)?;
+        Ok(Self { value, format, name, terms: OnceLock::new(), forms: Default::default(), counts: Mutex::default() })
+    }
+
+    /// The name a call would use.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The format it came in.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What it is about.
+    pub fn terms(&self) -> &Terms {
+        self.terms.get_or_init(|| rank::terms(&self.value, self.format, &self.name))
+    }
+
+    /// The tool as shown at `step`, or `None` where there is no such form.
+    pub fn value(&self, step: Step) -> Option<&Value> {
+        self.form(step).map(|form| form.value.as_ref().unwrap_or(&self.value))
+    }
+
+    /// Compact JSON of the tool as shown at `step`: non-ASCII unescaped, no spaces.
+    pub fn text(&self, step: Step) -> Option<&str> {
+        self.form(step).map(|form| form.text.as_str())
+    }
+
+    /// What the tool costs at `step`, counted once per counter; `None` where there is no such form, or where it would
+    /// not be smaller than the full one.
+    ///
+    /// # Errors
+    /// `Error::Counter` when a caller's own counter failed.
+    pub fn tokens(&self, step: Step, counter: &dyn Counter, costs: &Costs) -> Result<Option<u64>> {
+        let Some(text) = self.text(step) else { return Ok(None) };
+        let tokens = self.count(step, text, counter)?;
+        if step != Step::Full
+            && let Some(full) = self.text(Step::Full)
+            && full.len() - text.len() < SURELY_SMALLER_BYTES
+            && self.count(Step::Full, full, counter)? <= tokens
+        {
+            return Ok(None);
+        }
+        Ok(Some(tokens.saturating_add(costs.per_tool)))
+    }
+
+    fn count(&self, step: Step, text: &str, counter: &dyn Counter) -> Result<u64> {
+        if let Some(known) = self.known(step, counter.id()) {
+            return Ok(known);
+        }
+        let tokens = counter.count(text)?;
+        self.keep(step, counter.id(), tokens);
+        Ok(tokens)
+    }
+
+    fn form(&self, step: Step) -> Option<&Form> {
+        let make = || {
+            if step == Step::Full {
+                return Some(Form { value: None, text: self.value.to_string() });
+            }
+            let value = shorten(&self.value, self.format, step)?;
+            let text = value.to_string();
+            (text.len() < self.text(Step::Full)?.len()).then_some(Form { value: Some(value), text })
+        };
+        self.forms.get(step as usize)?.get_or_init(make).as_ref()
+    }
+
+    fn known(&self, step: Step, counter: u64) -> Option<u64> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().find(|(id, _)| *id == counter).and_then(|(_, steps)| steps.get(step as usize).copied().flatten())
+    }
+
+    fn keep(&self, step: Step, counter: u64, tokens: u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = counts.iter().position(|(id, _)| *id == counter).unwrap_or_else(|| {
+            if counts.len() == COUNTERS_KEPT {
+                counts.remove(0);
+            }
+            counts.push((counter, Default::default()));
+            counts.len() - 1
+        });
+        if let Some(slot) = counts.get_mut(at).and_then(|(_, steps)| steps.get_mut(step as usize)) {
+            *slot = Some(tokens);
+        }
+    }
+}
