@@ -2,6 +2,7 @@
 
 mod chat;
 mod error;
+mod item;
 mod knapsack;
 mod msgpack;
 mod pack;
@@ -21,6 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     relevance::register(module)?;
     tools::register(module)?;
     chat::register(module)?;
+    item::register(module)?;
     pack::register(module)?;
     msgpack::register(module)
 }

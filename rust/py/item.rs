@@ -1,0 +1,473 @@
+//! The binding of `item`: a frozen native object that keeps its own token count.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
+
+use crate::item::{Kind, check_relevance};
+use crate::tokens::Counter;
+use crate::Error;
+
+/// Another way to show an item.
+#[pyclass(frozen, module = "holdall")]
+pub(super) struct Rendition {
+    #[pyo3(get)]
+    pub(super) text: Py<PyString>,
+    #[pyo3(get)]
+    pub(super) fidelity: Option<f64>,
+    #[pyo3(get)]
+    pub(super) tokens: Option<u64>,
+    #[pyo3(get)]
+    pub(super) name: Option<String>,
+    counts: Counts,
+}
+
+#[pymethods]
+impl Rendition {
+    #[new]
+    #[pyo3(signature = (text, fidelity=None, *, tokens=None, name=None))]
+    fn new(
+        text: Py<PyString>,
+        fidelity: Option<f64>,
+        tokens: Option<u64>,
+        name: Option<String>,
+    ) -> PyResult<Self> {
+        if let Some(share) = fidelity
+            && !(share > 0.0 && share < 1.0)
+        {
+            let text = format!("the fidelity of a rendition must lie between 0 and 1, both excluded, not {share}");
+            return Err(Error::Argument(text).into());
+        }
+        Ok(Self { text, fidelity, tokens, name, counts: Counts::default() })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let text = shown(self.text.bind(py))?;
+        let fidelity = self.fidelity.map_or_else(|| "None".to_owned(), |share| share.to_string());
+        Ok(format!("Rendition({text}, fidelity={fidelity})"))
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = other.py();
+        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
+        let same = self.same(py, other.get())?;
+        Ok(match op {
+            CompareOp::Eq => PyBool::new(py, same).to_owned().into_any().unbind(),
+            CompareOp::Ne => PyBool::new(py, !same).to_owned().into_any().unbind(),
+            _ => py.NotImplemented(),
+        })
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.text.bind(py).hash()?.hash(&mut hasher);
+        self.tokens.hash(&mut hasher);
+        Ok(hasher.finish())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        let it = slf.get();
+        let rebuild = py.import("holdall._native")?.getattr("_rendition")?;
+        Ok((rebuild, (it.text.clone_ref(py), it.fidelity, it.tokens, it.name.clone()).into_pyobject(py)?))
+    }
+}
+
+impl Rendition {
+    fn same(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        Ok(self.fidelity == other.fidelity
+            && self.tokens == other.tokens
+            && self.name == other.name
+            && self.text.bind(py).as_any().eq(other.text.bind(py))?)
+    }
+
+    /// Tokens of the text, the known number where there is one.
+    pub(super) fn count(&self, py: Python<'_>, counter: &dyn Counter) -> PyResult<u64> {
+        match self.tokens {
+            Some(tokens) => Ok(tokens),
+            None => self.counts.get(counter, || Ok(counter.count(&text_of(self.text.bind(py))?)?)),
+        }
+    }
+}
+
+/// Rebuild a pickled `Rendition`.
+#[pyfunction]
+#[pyo3(name = "_rendition")]
+fn rebuild_rendition(
+    text: Py<PyString>,
+    fidelity: Option<f64>,
+    tokens: Option<u64>,
+    name: Option<String>,
+) -> PyResult<Rendition> {
+    Rendition::new(text, fidelity, tokens, name)
+}
+
+/// Counts by counter: the first lock-free, since nearly every item meets one tokenizer in its life.
+#[derive(Default)]
+struct Counts {
+    first: OnceLock<(u64, u64)>,
+    others: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Counts {
+    fn get(&self, counter: &dyn Counter, count: impl FnOnce() -> PyResult<u64>) -> PyResult<u64> {
+        let id = counter.id();
+        if let Some((known, tokens)) = self.first.get()
+            && *known == id
+        {
+            return Ok(*tokens);
+        }
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tokens)) = others.iter().find(|(known, _)| *known == id) {
+            return Ok(*tokens);
+        }
+        drop(others);
+        let tokens = count()?;
+        if self.first.set((id, tokens)).is_err() {
+            self.others.lock().unwrap_or_else(PoisonError::into_inner).push((id, tokens));
+        }
+        Ok(tokens)
+    }
+}
+
+/// One candidate for the window.
+#[pyclass(frozen, module = "holdall")]
+pub(super) struct ContextItem {
+    #[pyo3(get, name = "type")]
+    pub(super) type_name: Py<PyString>,
+    pub(super) kind: Kind,
+    #[pyo3(get)]
+    pub(super) content: Py<PyAny>,
+    #[pyo3(get)]
+    pub(super) position: i64,
+    metadata: OnceLock<Py<PyDict>>,
+    #[pyo3(get)]
+    pub(super) turn_index: i64,
+    #[pyo3(get)]
+    pub(super) relevance_score: f64,
+    #[pyo3(get)]
+    pub(super) required: Option<bool>,
+    #[pyo3(get)]
+    pub(super) group: Option<Py<PyString>>,
+    pub(super) renditions: Vec<Py<Rendition>>,
+    #[pyo3(get)]
+    pub(super) tokens: Option<u64>,
+    pub(super) is_empty: bool,
+    counts: Counts,
+}
+
+#[pymethods]
+impl ContextItem {
+    #[new]
+    #[pyo3(signature = (
+        r#type, content, position, metadata=None, turn_index=0, relevance_score=1.0, required=None, group=None,
+        renditions=None, tokens=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "the fields of the published item")]
+    fn new(
+        py: Python<'_>,
+        r#type: &Bound<'_, PyString>,
+        content: Bound<'_, PyAny>,
+        position: i64,
+        metadata: Option<&Bound<'_, PyAny>>,
+        turn_index: i64,
+        relevance_score: f64,
+        required: Option<bool>,
+        group: Option<Py<PyString>>,
+        renditions: Option<&Bound<'_, PyAny>>,
+        tokens: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        check_relevance(relevance_score)?;
+        let is_empty = check_content(&content)?;
+        let own = OnceLock::new();
+        if let Some(given) = metadata {
+            // A copy: an item is frozen, so a later change of the caller's dict must not reach it.
+            let copy = PyDict::new(py);
+            copy.update(given.cast()?)?;
+            let _ = own.set(copy.unbind());
+        }
+        Ok(Self {
+            kind: Kind::of(&text_of(r#type)?),
+            type_name: r#type.clone().unbind(),
+            content: content.unbind(),
+            position,
+            metadata: own,
+            turn_index,
+            relevance_score,
+            required,
+            group,
+            renditions: renditions.map(read_renditions).transpose()?.unwrap_or_default(),
+            tokens: tokens.map(read_tokens).transpose()?,
+            is_empty,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Notes of the caller; a copy of what was given.
+    #[getter]
+    fn metadata(&self, py: Python<'_>) -> Py<PyDict> {
+        self.metadata.get_or_init(|| PyDict::new(py).unbind()).clone_ref(py)
+    }
+
+    /// Other ways to show the item.
+    #[getter]
+    fn renditions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.renditions.iter().map(|one| one.clone_ref(py)))
+    }
+
+    /// Return a copy with some fields changed.
+    #[pyo3(signature = (**changes))]
+    fn replace(slf: &Bound<'_, Self>, changes: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let fields = slf.get().fields(py)?;
+        if let Some(changes) = changes {
+            for (name, value) in changes {
+                if !fields.contains(&name)? {
+                    return Err(PyTypeError::new_err(format!("ContextItem has no field {}", name.repr()?)));
+                }
+                fields.set_item(name, value)?;
+            }
+            // A count belongs to its content.
+            if changes.contains("content")? && !changes.contains("tokens")? {
+                fields.del_item("tokens")?;
+            }
+        }
+        Ok(py.get_type::<Self>().call((), Some(&fields))?.unbind())
+    }
+
+    #[pyo3(signature = (**changes))]
+    fn __replace__(slf: &Bound<'_, Self>, changes: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
+        Self::replace(slf, changes)
+    }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, Bound<'py, PyTuple>)> {
+        let fields = self.fields(py)?;
+        Ok((py.get_type::<Self>(), PyTuple::new(py, fields.values())?))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let mut text = format!(
+            "ContextItem(type={}, content={}, position={}",
+            self.type_name.bind(py).repr()?,
+            shown(self.content.bind(py))?,
+            self.position
+        );
+        if self.turn_index != 0 {
+            text.push_str(&format!(", turn_index={}", self.turn_index));
+        }
+        if (self.relevance_score - 1.0).abs() > 0.0 {
+            text.push_str(&format!(", relevance_score={}", self.relevance_score));
+        }
+        if let Some(required) = self.required {
+            text.push_str(if required { ", required=True" } else { ", required=False" });
+        }
+        if let Some(group) = &self.group {
+            text.push_str(&format!(", group={}", group.bind(py).repr()?));
+        }
+        if let Some(tokens) = self.tokens {
+            text.push_str(&format!(", tokens={tokens}"));
+        }
+        if !self.renditions.is_empty() {
+            text.push_str(&format!(", {} renditions", self.renditions.len()));
+        }
+        text.push(')');
+        Ok(text)
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = other.py();
+        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
+        let same = self.same(py, other.get())?;
+        Ok(match op {
+            CompareOp::Eq => PyBool::new(py, same).to_owned().into_any().unbind(),
+            CompareOp::Ne => PyBool::new(py, !same).to_owned().into_any().unbind(),
+            _ => py.NotImplemented(),
+        })
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.type_name.bind(py).hash()?.hash(&mut hasher);
+        if let Ok(text) = self.content.bind(py).cast::<PyString>() {
+            text.hash()?.hash(&mut hasher);
+        }
+        (self.position, self.turn_index, self.relevance_score.to_bits(), self.required).hash(&mut hasher);
+        Ok(hasher.finish())
+    }
+}
+
+impl ContextItem {
+    /// Tokens of the content, the known number where there is one.
+    pub(super) fn count(&self, py: Python<'_>, counter: &dyn Counter) -> PyResult<u64> {
+        if let Some(tokens) = self.tokens {
+            return Ok(tokens);
+        }
+        self.counts.get(counter, || {
+            let content = self.content.bind(py);
+            if let Ok(text) = content.cast::<PyString>() {
+                return Ok(counter.count(&text_of(text)?)?);
+            }
+            let mut total = 0_u64;
+            if let Ok(parts) = content.cast::<PyList>() {
+                for part in parts {
+                    total = total.saturating_add(counter.count(&part_text(&part)?)?);
+                }
+            }
+            Ok(total)
+        })
+    }
+
+    /// The content as one text, parts joined by line breaks.
+    pub(super) fn text(&self, py: Python<'_>) -> PyResult<String> {
+        let content = self.content.bind(py);
+        if let Ok(text) = content.cast::<PyString>() {
+            return text_of(text);
+        }
+        let Ok(parts) = content.cast::<PyList>() else { return Ok(String::new()) };
+        let texts: Vec<String> = parts.iter().map(|part| part_text(&part)).collect::<PyResult<_>>()?;
+        Ok(texts.join("\n"))
+    }
+
+    /// The item with its content replaced by a rendition's text.
+    pub(super) fn rendered(slf: &Bound<'_, Self>, content: &str, tokens: u64) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let fields = slf.get().fields(py)?;
+        fields.set_item("content", content)?;
+        fields.set_item("tokens", tokens)?;
+        fields.del_item("renditions")?;
+        Ok(py.get_type::<Self>().call((), Some(&fields))?.unbind())
+    }
+
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let fields = PyDict::new(py);
+        fields.set_item("type", &self.type_name)?;
+        fields.set_item("content", &self.content)?;
+        fields.set_item("position", self.position)?;
+        fields.set_item("metadata", self.metadata.get().map(|own| own.clone_ref(py)))?;
+        fields.set_item("turn_index", self.turn_index)?;
+        fields.set_item("relevance_score", self.relevance_score)?;
+        fields.set_item("required", self.required)?;
+        fields.set_item("group", &self.group)?;
+        fields.set_item("renditions", self.renditions(py)?)?;
+        fields.set_item("tokens", self.tokens)?;
+        Ok(fields)
+    }
+
+    fn same(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        let plain = self.position == other.position
+            && self.turn_index == other.turn_index
+            && self.relevance_score.to_bits() == other.relevance_score.to_bits()
+            && self.required == other.required
+            && self.tokens == other.tokens;
+        Ok(plain
+            && self.type_name.bind(py).as_any().eq(other.type_name.bind(py))?
+            && self.content.bind(py).eq(other.content.bind(py))?
+            && self.group.as_ref().map(|g| g.bind(py)).into_pyobject(py)?.eq(&other.group)?
+            && self.metadata(py).bind(py).eq(other.metadata(py))?
+            && self.renditions(py)?.eq(other.renditions(py)?)?)
+    }
+}
+
+/// Text as the counters want it: a lone surrogate becomes U+FFFD, as in tiktoken.
+pub(super) fn text_of(text: &Bound<'_, PyString>) -> PyResult<String> {
+    if let Ok(valid) = text.to_str() {
+        return Ok(valid.to_owned());
+    }
+    let bytes: Vec<u8> = text.call_method1("encode", ("utf-16-le", "surrogatepass"))?.extract()?;
+    let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    Ok(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+}
+
+/// Whether the content is empty; refused where it is neither text, None nor a list of text parts.
+fn check_content(content: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if content.is_none() {
+        return Ok(true);
+    }
+    if let Ok(text) = content.cast::<PyString>() {
+        return is_blank(text);
+    }
+    let Ok(parts) = content.cast::<PyList>() else {
+        let kind = content.get_type().name()?;
+        let text = format!("content must be a str, None or a list of text parts, not {kind}");
+        return Err(Error::Argument(text).into());
+    };
+    let mut empty = true;
+    for part in parts {
+        empty &= part_text(&part)?.trim().is_empty();
+    }
+    Ok(empty)
+}
+
+fn is_blank(text: &Bound<'_, PyString>) -> PyResult<bool> {
+    match text.to_str() {
+        Ok(valid) => Ok(valid.trim_start().is_empty()),
+        Err(_) => Ok(text_of(text)?.trim_start().is_empty()),
+    }
+}
+
+fn part_text(part: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(text) = part.cast::<PyString>() {
+        return text_of(text);
+    }
+    if let Ok(fields) = part.cast::<PyDict>()
+        && let Some(text) = fields.get_item("text")?
+        && let Ok(text) = text.cast::<PyString>()
+    {
+        return text_of(text);
+    }
+    let text = "a content part of an item must be a str or a mapping with a text; pack messages that carry media with \
+                pack_messages";
+    Err(Error::Argument(text.to_owned()).into())
+}
+
+fn read_tokens(tokens: &Bound<'_, PyAny>) -> PyResult<u64> {
+    tokens
+        .extract::<u64>()
+        .map_err(|_| Error::Argument(format!("tokens must be an int of at least 0, not {tokens}")).into())
+}
+
+fn read_renditions(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<Rendition>>> {
+    let py = given.py();
+    let mut all = Vec::new();
+    for one in given.try_iter()? {
+        let one = one?;
+        if let Ok(ready) = one.cast::<Rendition>() {
+            all.push(ready.clone().unbind());
+        } else if let Ok(text) = one.cast::<PyString>() {
+            all.push(Py::new(py, Rendition::new(text.clone().unbind(), None, None, None)?)?);
+        } else if let Ok(pair) = one.cast::<PyTuple>() {
+            let (text, fidelity): (Py<PyString>, f64) = pair.extract()?;
+            all.push(Py::new(py, Rendition::new(text, Some(fidelity), None, None)?)?);
+        } else {
+            let kind = one.get_type().name()?;
+            let text = format!("a rendition is a text, (text, fidelity) or Rendition, not {kind}");
+            return Err(Error::Argument(text).into());
+        }
+    }
+    Ok(all)
+}
+
+/// The repr of a value, cut where it is long.
+fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    const LONGEST: usize = 60;
+    let text = value.repr()?.to_string_lossy().into_owned();
+    if text.chars().count() <= LONGEST {
+        return Ok(text);
+    }
+    let head: String = text.chars().take(LONGEST).collect();
+    Ok(format!("{head}..."))
+}
+
+pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ContextItem>()?;
+    module.add_class::<Rendition>()?;
+    module.add_function(wrap_pyfunction!(rebuild_rendition, module)?)
+}

@@ -1,0 +1,330 @@
+//! What a pack gives back.
+
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
+
+use super::item::{ContextItem, text_of};
+use crate::pack::{Candidates, Label, Limits, Report, Row, Source, Strategy, choose};
+
+/// What the rows of a report point into.
+pub(super) enum Inputs {
+    /// Items of `pack`.
+    Items(Py<PyList>),
+    /// A conversation; tools and documents where they were given.
+    Conversation { messages: Py<PyList>, tools: Option<Py<PyList>>, documents: Option<Py<PyList>>, types: Vec<&'static str> },
+}
+
+/// The kept items or messages, and what became of every input.
+#[pyclass(frozen, sequence, module = "holdall")]
+pub(super) struct PackResult {
+    pub(super) sequence: Py<PyTuple>,
+    pub(super) report: Report,
+    pub(super) inputs: Inputs,
+    pub(super) system: Option<Py<PyAny>>,
+    pub(super) tools: Option<Py<PyList>>,
+    pub(super) memo: Option<Py<PyString>>,
+    /// What was chosen from, and within how much: for the bound of a greedy choice, worked out when it is asked for.
+    pub(super) open: Option<(Candidates, u64)>,
+    pub(super) bound: OnceLock<f64>,
+    pub(super) kept: PyOnceLock<Py<PyTuple>>,
+    pub(super) dropped: PyOnceLock<Py<PyTuple>>,
+}
+
+impl PackResult {
+    pub(super) fn new(sequence: Py<PyTuple>, report: Report, inputs: Inputs) -> Self {
+        Self {
+            sequence,
+            report,
+            inputs,
+            system: None,
+            tools: None,
+            memo: None,
+            open: None,
+            bound: OnceLock::new(),
+            kept: PyOnceLock::new(),
+            dropped: PyOnceLock::new(),
+        }
+    }
+}
+
+#[pymethods]
+impl PackResult {
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.sequence.bind(py).len()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.sequence.bind(py).as_any().get_item(index)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.sequence.bind(py).as_any().try_iter()
+    }
+
+    fn __contains__(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.sequence.bind(py).as_any().contains(value)
+    }
+
+    /// Index of the first equal element.
+    #[pyo3(signature = (value, start=0, stop=isize::MAX))]
+    fn index(&self, py: Python<'_>, value: &Bound<'_, PyAny>, start: isize, stop: isize) -> PyResult<usize> {
+        self.sequence.bind(py).call_method1("index", (value, start, stop))?.extract()
+    }
+
+    /// How many elements are equal to the value.
+    fn count(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.sequence.bind(py).call_method1("count", (value,))?.extract()
+    }
+
+    #[classmethod]
+    fn __class_getitem__<'py>(class: &Bound<'py, PyType>, _item: &Bound<'py, PyAny>) -> Bound<'py, PyType> {
+        class.clone()
+    }
+
+    /// What is in the window, in the format that came in.
+    #[getter]
+    fn messages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.sequence.bind(py).iter())
+    }
+
+    /// The system prompt for formats that keep it apart; None for the others.
+    #[getter]
+    fn system(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.system.as_ref().map(|system| system.clone_ref(py))
+    }
+
+    /// The tool schemas in the window, None where none were given.
+    #[getter]
+    fn tools(&self, py: Python<'_>) -> Option<Py<PyList>> {
+        self.tools.as_ref().map(|tools| tools.clone_ref(py))
+    }
+
+    /// What to pass as `previous` to the next pack of this conversation.
+    #[getter]
+    fn memo(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.memo.as_ref().map(|memo| memo.clone_ref(py))
+    }
+
+    /// Tokens of the whole request.
+    #[getter]
+    fn tokens(&self) -> u64 {
+        self.report.tokens
+    }
+
+    /// Tokens that were available.
+    #[getter]
+    fn budget(&self) -> u64 {
+        self.report.budget
+    }
+
+    /// Total value of what is in.
+    #[getter]
+    fn value(&self) -> f64 {
+        self.report.value
+    }
+
+    /// No choice is worth more than this.
+    #[getter]
+    fn bound(&self) -> PyResult<f64> {
+        if !self.report.bound.is_nan() {
+            return Ok(self.report.bound);
+        }
+        if let Some(known) = self.bound.get() {
+            return Ok(*known);
+        }
+        let Some((candidates, budget)) = &self.open else { return Ok(self.report.value) };
+        let best = choose(candidates, *budget, Strategy::Optimal, Limits::default())?;
+        let bound = best.map_or(self.report.value, |plan| plan.bound.max(self.report.value));
+        Ok(*self.bound.get_or_init(|| bound))
+    }
+
+    /// What is in: (source, index, rendition, tokens) each.
+    #[getter]
+    fn kept(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let made = self.kept.get_or_try_init(py, || {
+            let class = row_class(py, "Kept")?;
+            let rows: Vec<Bound<'_, PyAny>> = self
+                .report
+                .kept()
+                .map(|(row, label)| {
+                    let name = self.label(py, row, label);
+                    class.call1((row.source.name(), row.index, name, row.tokens))
+                })
+                .collect::<PyResult<_>>()?;
+            PyResult::Ok(PyTuple::new(py, rows)?.unbind())
+        })?;
+        Ok(made.clone_ref(py))
+    }
+
+    /// What is not: (source, index, tokens, reason) each.
+    #[getter]
+    fn dropped(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let made = self.dropped.get_or_try_init(py, || {
+            let class = row_class(py, "Dropped")?;
+            let rows: Vec<Bound<'_, PyAny>> = self
+                .report
+                .dropped()
+                .map(|(row, reason)| class.call1((row.source.name(), row.index, row.tokens, reason.name())))
+                .collect::<PyResult<_>>()?;
+            PyResult::Ok(PyTuple::new(py, rows)?.unbind())
+        })?;
+        Ok(made.clone_ref(py))
+    }
+
+    /// A table of what is in and what is not, and why.
+    fn explain(&self, py: Python<'_>) -> PyResult<String> {
+        let mut failed = None;
+        let text = self.report.explain(|row| match self.show(py, row) {
+            Ok(shown) => shown,
+            Err(error) => {
+                failed.get_or_insert(error);
+                (String::new(), String::new())
+            }
+        });
+        failed.map_or(Ok(text), Err)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<PackResult: {} kept, {} dropped, {} of {} tokens>",
+            self.report.kept().count(),
+            self.report.dropped().count(),
+            self.report.tokens,
+            self.report.budget
+        )
+    }
+}
+
+impl PackResult {
+    fn label(&self, py: Python<'_>, row: &Row, label: Label) -> String {
+        if let (Label::Given(at), Inputs::Items(items)) = (label, &self.inputs)
+            && let Ok(item) = items.bind(py).get_item(row.index as usize)
+            && let Ok(item) = item.cast::<ContextItem>()
+        {
+            let given = item.get().renditions.get(usize::from(at).saturating_sub(1));
+            let name = given.and_then(|rendition| rendition.get().name.clone());
+            return name.unwrap_or_else(|| format!("rendition {at}"));
+        }
+        label.name().to_owned()
+    }
+
+    /// The type of a row's input and its first words.
+    fn show(&self, py: Python<'_>, row: &Row) -> PyResult<(String, String)> {
+        let at = row.index as usize;
+        let kind = row.kind.name().unwrap_or("other").to_owned();
+        match (&self.inputs, row.source) {
+            (Inputs::Items(items), Source::Item) => {
+                let item = items.bind(py).get_item(at)?;
+                let item = item.cast::<ContextItem>()?.get();
+                Ok((text_of(item.type_name.bind(py))?, first_words(&item.text(py)?)))
+            }
+            (Inputs::Conversation { messages, types, .. }, Source::Message) => {
+                let kind = types.get(at).map_or(kind, |name| (*name).to_owned());
+                Ok((kind, message_words(&messages.bind(py).get_item(at)?)?))
+            }
+            (Inputs::Conversation { tools: Some(tools), .. }, Source::Tool) => {
+                Ok((kind, tool_name(&tools.bind(py).get_item(at)?)?))
+            }
+            (Inputs::Conversation { documents: Some(documents), .. }, Source::Document) => {
+                let words = documents.bind(py).get_item(at)?;
+                Ok((kind, first_words(&words.str()?.to_string_lossy())))
+            }
+            _ => Ok((kind, String::new())),
+        }
+    }
+}
+
+fn row_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("holdall.context.report")?.getattr(name)
+}
+
+/// The beginning of a text on one line, control characters escaped: it may be hostile.
+fn first_words(text: &str) -> String {
+    const LONGEST: usize = 50;
+    let mut line = String::new();
+    let mut words = text.split_whitespace();
+    while line.chars().count() <= LONGEST {
+        let Some(word) = words.next() else { break };
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().take(LONGEST + 1));
+    }
+    let cut = line.chars().count() > LONGEST;
+    let mut shown: String = line.chars().take(LONGEST).flat_map(escaped).collect();
+    if cut {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Control and direction characters as escapes, everything else as it is.
+fn escaped(c: char) -> Vec<char> {
+    let invisible = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    if c.is_control() || invisible { c.escape_default().collect() } else { vec![c] }
+}
+
+/// Role and first words of a message.
+fn message_words(message: &Bound<'_, PyAny>) -> PyResult<String> {
+    let Ok(fields) = message.cast::<PyDict>() else { return Ok(String::new()) };
+    let role = match fields.get_item("role")?.or(fields.get_item("type")?) {
+        Some(role) => role.str()?.to_string_lossy().into_owned(),
+        None => String::new(),
+    };
+    let mut text = String::new();
+    for key in ["content", "output", "arguments"] {
+        if let Some(value) = fields.get_item(key)? {
+            collect_text(&value, &mut text, 0)?;
+        }
+    }
+    if text.trim().is_empty()
+        && let Some(calls) = fields.get_item("tool_calls")?
+        && let Ok(calls) = calls.cast::<PyList>()
+    {
+        for call in calls {
+            text.push_str(&tool_name(&call)?);
+            text.push(' ');
+        }
+    }
+    Ok(first_words(&format!("{role}: {text}")))
+}
+
+fn collect_text(value: &Bound<'_, PyAny>, text: &mut String, depth: usize) -> PyResult<()> {
+    const ENOUGH: usize = 200;
+    if text.len() > ENOUGH || depth > 3 {
+        return Ok(());
+    }
+    if let Ok(words) = value.cast::<PyString>() {
+        text.extend(text_of(words)?.chars().take(ENOUGH));
+        text.push(' ');
+    } else if let Ok(parts) = value.cast::<PyList>() {
+        for part in parts {
+            collect_text(&part, text, depth + 1)?;
+        }
+    } else if let Ok(fields) = value.cast::<PyDict>() {
+        for key in ["text", "content", "thinking", "name"] {
+            if let Some(inner) = fields.get_item(key)? {
+                collect_text(&inner, text, depth + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name of a tool schema or of a call.
+fn tool_name(tool: &Bound<'_, PyAny>) -> PyResult<String> {
+    let Ok(fields) = tool.cast::<PyDict>() else { return Ok(String::new()) };
+    let inner = fields.get_item("function")?;
+    let fields = inner.as_ref().and_then(|inner| inner.cast::<PyDict>().ok()).unwrap_or(fields);
+    match fields.get_item("name")? {
+        Some(name) => Ok(first_words(&name.str()?.to_string_lossy())),
+        None => Ok(String::new()),
+    }
+}
+
+pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PackResult>()
+}
