@@ -53,6 +53,8 @@ pub enum Error {
         /// What was wrong there.
         reason: String,
     },
+    /// A summarizer did not give text.
+    Summarizer(String),
     /// A caller's token counter failed; the binding restores the caller's own exception.
     Counter(String),
 }
@@ -63,7 +65,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Argument(text) | Self::Counter(text) => f.write_str(text),
+            Self::Argument(text) | Self::Summarizer(text) | Self::Counter(text) => f.write_str(text),
             Self::UnknownName { what, name, known } => {
                 write!(f, "unknown {what} {name:?}; known: {}", known.join(", "))?;
                 if *what == "model" {

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from holdall._native import PRIORITY_WEIGHTS, Recency, Tokenizer, __version__
+from holdall._native import PRIORITY_WEIGHTS, ContextItem, PackResult, Recency, Rendition, Tokenizer, __version__
+from holdall.context.packer import ContextWindowPacker
+from holdall.context.report import Dropped, Kept
 
-__all__ = ["PRIORITY_WEIGHTS", "Recency", "Tokenizer", "__version__"]
+__all__ = [
+    "PRIORITY_WEIGHTS",
+    "ContextItem",
+    "ContextWindowPacker",
+    "Dropped",
+    "Kept",
+    "PackResult",
+    "Recency",
+    "Rendition",
+    "Tokenizer",
+    "__version__",
+]

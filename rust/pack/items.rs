@@ -3,7 +3,8 @@
 use crate::item::Kind;
 use crate::{Error, Result};
 
-use super::plan::{Candidates, Limits, Strategy, choose};
+use super::plan::{Candidates, Strategy, choose};
+use super::purchase::Limits;
 use super::report::{Fate, Label, Reason, Report, Row, Source};
 
 /// Another form of an item, with the share of its value that the form keeps.
@@ -56,9 +57,18 @@ struct Unit {
     members: (u32, u32),
 }
 
+/// What came of packing items.
+#[derive(Debug, Clone)]
+pub struct PackedItems {
+    /// One row per item, in input order.
+    pub report: Report,
+    /// Indices of the kept items, in conversation order.
+    pub kept: Vec<u32>,
+    /// What was chosen from, where the choice has no bound of its own.
+    pub open: Option<Candidates>,
+}
+
 /// Choose among `items`, and say what became of each.
-///
-/// Returns the report, its rows in input order, and the indices of the kept items in conversation order.
 ///
 /// # Errors
 /// `Error::RequiredOverflow` when the required items do not fit in their smallest forms.
@@ -69,7 +79,7 @@ pub fn pack_items(
     strategy: Strategy,
     alpha: f64,
     limits: Limits,
-) -> Result<(Report, Vec<u32>)> {
+) -> Result<PackedItems> {
     let order = conversation_order(items);
     let (units, members) = units(items, &order);
     let mut candidates = Candidates::new(alpha, units.len());
@@ -92,7 +102,9 @@ pub fn pack_items(
     for (n, (unit, chosen)) in units.iter().zip(&plan.chosen).enumerate() {
         let missed = if candidates.least_tokens(n) > budget { Reason::TooLarge } else { Reason::OverBudget };
         for member in members_of(unit, &members) {
-            let (Some(item), Some(row)) = (items.get(*member as usize), rows.get_mut(*member as usize)) else { continue };
+            let (Some(item), Some(row)) = (items.get(*member as usize), rows.get_mut(*member as usize)) else {
+                continue;
+            };
             match chosen {
                 None => row.fate = Fate::Dropped(missed),
                 Some(level) => {
@@ -107,7 +119,8 @@ pub fn pack_items(
         .into_iter()
         .filter(|n| rows.get(*n as usize).is_some_and(|row| matches!(row.fate, Fate::Kept(_))))
         .collect();
-    Ok((Report { rows, tokens: plan.tokens, budget, value: plan.value, bound: plan.bound }, kept))
+    let report = Report { rows, tokens: plan.tokens, budget, value: plan.value, bound: plan.bound };
+    Ok(PackedItems { report, kept, open: plan.bound.is_nan().then_some(candidates) })
 }
 
 /// Indices by position, those of equal position in the order they came.
@@ -126,7 +139,9 @@ fn units(items: &[Item], order: &[u32]) -> (Vec<Unit>, Vec<u32>) {
     let mut units = Vec::with_capacity(items.len());
     if items.iter().all(|item| item.group == Item::NO_GROUP) {
         let alone: Vec<u32> = live().collect();
-        units.extend(alone.iter().enumerate().map(|(n, first)| Unit { first: *first, members: (n as u32, n as u32 + 1) }));
+        units.extend(
+            alone.iter().enumerate().map(|(n, first)| Unit { first: *first, members: (n as u32, n as u32 + 1) }),
+        );
         return (units, alone);
     }
     // Sorted by the place of the group's first member, members stay in order.

@@ -1,6 +1,8 @@
 //! The choice itself: candidates in, one form of each or none out.
 
-use crate::{Result, knapsack, score};
+use crate::{Result, score};
+
+use super::purchase::{Limits, Offers};
 
 /// How to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +40,6 @@ pub struct Candidates {
     n_required: usize,
 }
 
-/// What limits the search.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Limits {
-    /// States of the exact solver, 0 for its default. Deterministic.
-    pub states: u64,
-    /// Seconds of wall clock, 0 for none.
-    pub seconds: f64,
-}
-
 /// Which form of each candidate is packed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -56,7 +49,7 @@ pub struct Plan {
     pub tokens: u64,
     /// Their total value.
     pub value: f64,
-    /// No choice is worth more.
+    /// No choice is worth more; NaN where the strategy proves nothing.
     pub bound: f64,
 }
 
@@ -160,13 +153,14 @@ pub fn choose(
         {
             return Ok(Err(shortfall));
         }
-        let slack = match strategy {
-            Strategy::Greedy => f64::NAN,
-            Strategy::Optimal => take_optional(candidates, budget.saturating_sub(plan.tokens), limits, &mut plan)?,
+        let left = budget.saturating_sub(plan.tokens);
+        plan.bound = match strategy {
+            Strategy::Greedy => {
+                fill_by_density(candidates, left, &mut plan);
+                f64::NAN
+            }
+            Strategy::Optimal => take_optional(candidates, left, limits, &mut plan)?,
         };
-        // After the solver, what is worth nothing may still fill what nothing else can use.
-        fill_by_density(candidates, budget.saturating_sub(plan.tokens), &mut plan);
-        plan.bound = slack;
     }
     plan.tokens = 0;
     for (n, (unit, at)) in candidates.units.iter().zip(&plan.chosen).enumerate() {
@@ -175,8 +169,8 @@ pub fn choose(
             plan.value += unit.worth * form.fidelity;
         }
     }
-    // The solver reports how far its bound lies above its value; greedy has no bound of its own.
-    plan.bound = if plan.bound.is_nan() { f64::NAN } else { plan.value + plan.bound };
+    // So far the distance of the bound from the value; greedy has none, and NaN it stays.
+    plan.bound += plan.value;
     Ok(Ok(plan))
 }
 
@@ -202,7 +196,7 @@ fn take_required(
         return Ok(Err(Shortfall { needs, total }));
     }
     // Start from the smallest forms; a larger form is then an optional purchase of the difference.
-    let mut upgrades = Purchases::default();
+    let mut upgrades = Offers::default();
     for (n, unit) in required() {
         let (least, small) = candidates.smallest(n);
         set(plan, n, least);
@@ -211,9 +205,9 @@ fn take_required(
             upgrades.offer(at, form.tokens - small.tokens, unit.worth * (form.fidelity - small.fidelity).max(0.0));
         }
     }
-    let bought = exact(&upgrades, budget - total, limits)?;
+    let bought = upgrades.best(budget - total, limits)?;
     for (n, at) in bought.taken {
-        set(plan, n, at);
+        set(plan, n as usize, at);
     }
     plan.tokens = total.saturating_add(bought.tokens);
     Ok(Ok(()))
@@ -251,16 +245,16 @@ fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
 
 /// Take the choice of largest value among the optional candidates; returns how far the bound lies above it.
 fn take_optional(candidates: &Candidates, budget: u64, limits: Limits, plan: &mut Plan) -> Result<f64> {
-    let mut offers = Purchases::with_capacity(candidates.len(), candidates.forms.len());
+    let mut offers = Offers::with_capacity(candidates.len(), candidates.forms.len());
     for (n, unit) in candidates.units.iter().enumerate().filter(|(_, unit)| !unit.required) {
         offers.open(n);
         for (at, form) in candidates.usable(n) {
             offers.offer(at, form.tokens, unit.worth * form.fidelity);
         }
     }
-    let bought = exact(&offers, budget, limits)?;
+    let bought = offers.best(budget, limits)?;
     for (n, at) in bought.taken {
-        set(plan, n, at);
+        set(plan, n as usize, at);
     }
     plan.tokens = plan.tokens.saturating_add(bought.tokens);
     Ok(bought.slack)

@@ -163,7 +163,8 @@ impl Report {
     pub fn explain(&self, mut show: impl FnMut(&Row) -> (String, String)) -> String {
         let share = if self.budget == 0 { 0.0 } else { 100.0 * self.tokens as f64 / self.budget as f64 };
         let (kept, dropped) = (self.kept().count(), self.dropped().count());
-        let mut text = format!("{} of {} tokens ({share:.0}%): {kept} kept, {dropped} dropped", self.tokens, self.budget);
+        let mut text =
+            format!("{} of {} tokens ({share:.0}%): {kept} kept, {dropped} dropped", self.tokens, self.budget);
         let framing = self.tokens.saturating_sub(self.kept().map(|(row, _)| row.tokens).sum());
         if framing > 0 {
             let _ = write!(text, ", {framing} tokens of framing");

@@ -17,6 +17,7 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let figures = PyDict::new(py);
     let class = match error {
         Error::Argument(_) => "ArgumentError",
+        Error::Summarizer(_) => "SummarizerError",
         Error::UnknownName { what, name, known } => {
             figures.set_item("what", what)?;
             figures.set_item("name", name)?;

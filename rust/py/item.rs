@@ -1,5 +1,6 @@
 //! The binding of `item`: a frozen native object that keeps its own token count.
 
+use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -8,9 +9,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
 
+use crate::Error;
 use crate::item::{Kind, check_relevance};
 use crate::tokens::Counter;
-use crate::Error;
 
 /// Another way to show an item.
 #[pyclass(frozen, module = "holdall")]
@@ -30,12 +31,7 @@ pub(super) struct Rendition {
 impl Rendition {
     #[new]
     #[pyo3(signature = (text, fidelity=None, *, tokens=None, name=None))]
-    fn new(
-        text: Py<PyString>,
-        fidelity: Option<f64>,
-        tokens: Option<u64>,
-        name: Option<String>,
-    ) -> PyResult<Self> {
+    fn new(text: Py<PyString>, fidelity: Option<f64>, tokens: Option<u64>, name: Option<String>) -> PyResult<Self> {
         if let Some(share) = fidelity
             && !(share > 0.0 && share < 1.0)
         {
@@ -83,6 +79,11 @@ impl Rendition {
             && self.tokens == other.tokens
             && self.name == other.name
             && self.text.bind(py).as_any().eq(other.text.bind(py))?)
+    }
+
+    /// Whether the text is nothing but white space.
+    pub(super) fn is_blank(&self, py: Python<'_>) -> PyResult<bool> {
+        is_blank(self.text.bind(py))
     }
 
     /// Tokens of the text, the known number where there is one.
@@ -261,22 +262,22 @@ impl ContextItem {
             self.position
         );
         if self.turn_index != 0 {
-            text.push_str(&format!(", turn_index={}", self.turn_index));
+            let _ = write!(text, ", turn_index={}", self.turn_index);
         }
         if (self.relevance_score - 1.0).abs() > 0.0 {
-            text.push_str(&format!(", relevance_score={}", self.relevance_score));
+            let _ = write!(text, ", relevance_score={}", self.relevance_score);
         }
         if let Some(required) = self.required {
             text.push_str(if required { ", required=True" } else { ", required=False" });
         }
         if let Some(group) = &self.group {
-            text.push_str(&format!(", group={}", group.bind(py).repr()?));
+            let _ = write!(text, ", group={}", group.bind(py).repr()?);
         }
         if let Some(tokens) = self.tokens {
-            text.push_str(&format!(", tokens={tokens}"));
+            let _ = write!(text, ", tokens={tokens}");
         }
         if !self.renditions.is_empty() {
-            text.push_str(&format!(", {} renditions", self.renditions.len()));
+            let _ = write!(text, ", {} renditions", self.renditions.len());
         }
         text.push(')');
         Ok(text)
@@ -337,7 +338,7 @@ impl ContextItem {
     }
 
     /// The item with its content replaced by a rendition's text.
-    pub(super) fn rendered(slf: &Bound<'_, Self>, content: &str, tokens: u64) -> PyResult<Py<PyAny>> {
+    pub(super) fn rendered(slf: &Bound<'_, Self>, content: &Bound<'_, PyString>, tokens: u64) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let fields = slf.get().fields(py)?;
         fields.set_item("content", content)?;

@@ -4,9 +4,11 @@ mod chat;
 mod error;
 mod item;
 mod knapsack;
+mod late;
 mod msgpack;
 mod pack;
 mod relevance;
+mod result;
 mod score;
 mod tokens;
 mod tools;
@@ -23,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tools::register(module)?;
     chat::register(module)?;
     item::register(module)?;
+    result::register(module)?;
     pack::register(module)?;
     msgpack::register(module)
 }

@@ -1,8 +1,363 @@
-//! The binding of `pack`.
+//! The binding of `pack`: the packer's settings, and items in and out.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-#[allow(clippy::unnecessary_wraps, reason = "every binding registers the same way")]
-pub(super) fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use super::item::{ContextItem, text_of};
+use super::late::Pending;
+use super::result::{Inputs, PackResult};
+use super::score::Recency;
+use crate::item::{Kind, TYPES};
+use crate::pack::{DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Strategy, pack_items};
+use crate::score::{REQUIRED_FROM, Recency as Decay, UNKNOWN_WEIGHT, Weights, check_non_negative, priority};
+use crate::tokens::Counter;
+use crate::{Error, Result};
+
+/// Packs items, or a conversation, into a fixed number of tokens.
+#[pyclass(frozen, subclass, module = "holdall._native")]
+pub(super) struct Packer {
+    pub(super) counter: Arc<dyn Counter>,
+    max_tokens: u64,
+    output_reserve: u64,
+    strategy: Strategy,
+    weights: Weights,
+    /// Weight of each known type, by `Kind::index`.
+    by_kind: [f64; TYPES.len()],
+    recency: Decay,
+    pub(super) alpha: f64,
+    limits: Limits,
+    pub(super) summarizer: Option<Py<PyAny>>,
+    late_summary: bool,
+    pub(super) item_overhead: u64,
+}
+
+/// The items of one call as the core wants them.
+struct Read {
+    objects: Py<PyList>,
+    items: Vec<Item>,
+    forms: Vec<ItemForm>,
+}
+
+#[pymethods]
+impl Packer {
+    #[new]
+    #[pyo3(signature = (
+        max_tokens, tokenizer=None, *, output_reserve=None, strategy="optimal", weights=None, recency=None,
+        summarizer=None, late_summary=true, alpha=DEFAULT_ALPHA, item_overhead=0, max_states=None, deadline_s=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments are the interface")]
+    fn new(
+        py: Python<'_>,
+        max_tokens: &Bound<'_, PyAny>,
+        tokenizer: Option<&Bound<'_, PyAny>>,
+        output_reserve: Option<&Bound<'_, PyAny>>,
+        strategy: &str,
+        weights: Option<&Bound<'_, PyAny>>,
+        recency: Option<&Bound<'_, Recency>>,
+        summarizer: Option<Py<PyAny>>,
+        late_summary: bool,
+        alpha: f64,
+        item_overhead: u64,
+        max_states: Option<u64>,
+        deadline_s: Option<f64>,
+    ) -> PyResult<Self> {
+        let max_tokens = read_tokens("max_tokens", max_tokens)?;
+        let output_reserve = output_reserve.map_or(Ok(0), |given| read_tokens("output_reserve", given))?;
+        if output_reserve >= max_tokens {
+            let text = format!(
+                "output_reserve ({output_reserve}) must be smaller than max_tokens ({max_tokens}): nothing is left for the \
+                 input"
+            );
+            return Err(Error::Argument(text).into());
+        }
+        check_non_negative("alpha", alpha)?;
+        let seconds = check_non_negative("deadline_s", deadline_s.unwrap_or(0.0))?;
+        let weights = weights.map(read_weights).transpose()?.unwrap_or_default();
+        Ok(Self {
+            counter: counter_of(py, tokenizer)?,
+            max_tokens,
+            output_reserve,
+            strategy: named_strategy(strategy)?,
+            by_kind: TYPES.map(|name| weights.of(name).weight),
+            weights,
+            recency: recency.map_or_else(Decay::default, |given| given.get().0),
+            alpha,
+            limits: Limits { states: max_states.unwrap_or(0), seconds },
+            summarizer,
+            late_summary,
+            item_overhead,
+        })
+    }
+
+    /// Tokens of the window, input and output.
+    #[getter]
+    fn max_tokens(&self) -> u64 {
+        self.max_tokens
+    }
+
+    /// Tokens kept free for the output.
+    #[getter]
+    fn output_reserve(&self) -> u64 {
+        self.output_reserve
+    }
+
+    /// Tokens that a request may have as this tokenizer counts them.
+    #[getter]
+    pub(super) fn budget(&self) -> u64 {
+        let input = self.max_tokens - self.output_reserve;
+        let margin = self.counter.margin();
+        if margin > 0.0 { (input as f64 / (1.0 + margin)).floor() as u64 } else { input }
+    }
+
+    /// How the packer chooses.
+    #[getter]
+    fn strategy(&self) -> &'static str {
+        match self.strategy {
+            Strategy::Greedy => "greedy",
+            Strategy::Optimal => "optimal",
+        }
+    }
+
+    /// Choose items within the budget.
+    fn pack(slf: &Bound<'_, Self>, items: &Bound<'_, PyAny>) -> PyResult<PackResult> {
+        let py = slf.py();
+        let it = slf.get();
+        let read = it.read(py, items)?;
+        let packed = it.choose(&read)?;
+        let mut result = it.result(py, read, packed)?;
+        it.finish(py, &mut result)?;
+        Ok(result)
+    }
+
+    /// Choose items, and say what is still to be summarised.
+    fn _begin(slf: &Bound<'_, Self>, items: &Bound<'_, PyAny>) -> PyResult<Pending> {
+        let py = slf.py();
+        let it = slf.get();
+        let read = it.read(py, items)?;
+        let packed = it.choose(&read)?;
+        let result = it.result(py, read, packed)?;
+        let late = it.late(py, &result)?;
+        Ok(Pending::new(slf.clone().unbind(), result, late))
+    }
+
+    /// The caller's summarizer.
+    #[getter]
+    fn summarizer(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.summarizer.as_ref().map(|summarizer| summarizer.clone_ref(py))
+    }
+
+    /// Pack many lists, in parallel.
+    fn pack_many<'py>(slf: &Bound<'py, Self>, lists: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let py = slf.py();
+        let it = slf.get();
+        let reads: Vec<Read> = lists.try_iter()?.map(|list| it.read(py, &list?)).collect::<PyResult<_>>()?;
+        let choose = |read: &Read| it.choose(read);
+        let packed = py.detach(|| in_parallel(&reads, choose));
+        let results = PyList::empty(py);
+        for (read, packed) in reads.into_iter().zip(packed) {
+            let mut result = it.result(py, read, packed?)?;
+            it.finish(py, &mut result)?;
+            results.append(result)?;
+        }
+        Ok(results)
+    }
+}
+
+impl Packer {
+    /// Whether dropped history is summarised into what is left.
+    pub(super) fn is_summarising(&self) -> bool {
+        self.late_summary && self.strategy == Strategy::Greedy
+    }
+
+    pub(super) fn weight(&self, kind: Kind) -> f64 {
+        self.by_kind.get(kind.index()).copied().unwrap_or(UNKNOWN_WEIGHT)
+    }
+
+    fn finish(&self, py: Python<'_>, result: &mut PackResult) -> PyResult<()> {
+        if let Some(late) = self.late(py, result)?
+            && let Some(summary) = self.summarise(py, &late.text)?
+        {
+            self.add_summary(py, result, &late, &summary)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<Read> {
+        let objects = match items.cast::<PyList>() {
+            Ok(list) => PyList::new(py, list.iter())?,
+            Err(_) => PyList::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
+        };
+        let counter = &*self.counter;
+        let decay = self.recency.over(turns(&objects)?);
+        let mut read = Vec::with_capacity(objects.len());
+        let mut forms = Vec::new();
+        let mut groups: HashMap<String, u32> = HashMap::new();
+        for object in objects.iter() {
+            let item = object.cast::<ContextItem>()?.get();
+            let weight = match self.by_kind.get(item.kind.index()) {
+                Some(weight) => *weight,
+                None => self.own_weight(py, item)?,
+            };
+            let group = match &item.group {
+                None => Item::NO_GROUP,
+                Some(name) => {
+                    let next = groups.len() as u32;
+                    *groups.entry(text_of(name.bind(py))?).or_insert(next)
+                }
+            };
+            let first_form = forms.len() as u32;
+            for rendition in &item.renditions {
+                let rendition = rendition.get();
+                let tokens = if rendition.is_blank(py)? {
+                    u64::MAX
+                } else {
+                    rendition.count(py, counter)?.saturating_add(self.item_overhead)
+                };
+                forms.push(ItemForm { tokens, fidelity: rendition.fidelity });
+            }
+            read.push(Item {
+                kind: item.kind,
+                priority: priority(weight, decay.at(item.turn_index), item.relevance_score)?,
+                tokens: item.count(py, counter)?.saturating_add(self.item_overhead),
+                position: item.position,
+                required: item.required.unwrap_or(weight >= REQUIRED_FROM),
+                is_empty: item.is_empty,
+                group,
+                forms: (first_form, forms.len() as u32),
+            });
+        }
+        Ok(Read { objects: objects.unbind(), items: read, forms })
+    }
+
+    fn own_weight(&self, py: Python<'_>, item: &ContextItem) -> PyResult<f64> {
+        let name = text_of(item.type_name.bind(py))?;
+        let weighed = self.weights.of(&name);
+        if let Some(known) = weighed.near_miss {
+            let text = format!("unknown item type {name:?} weighs {}; did you mean {known:?}?", weighed.weight);
+            let text = std::ffi::CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
+        }
+        Ok(weighed.weight)
+    }
+
+    fn choose(&self, read: &Read) -> Result<PackedItems> {
+        pack_items(&read.items, &read.forms, self.budget(), self.strategy, self.alpha, self.limits)
+    }
+
+    fn result(&self, py: Python<'_>, read: Read, packed: PackedItems) -> PyResult<PackResult> {
+        let objects = read.objects.bind(py);
+        let mut kept = Vec::with_capacity(packed.kept.len());
+        for n in &packed.kept {
+            let object = objects.get_item(*n as usize)?;
+            let Some(row) = packed.report.rows.get(*n as usize) else { continue };
+            match row.fate {
+                Fate::Kept(Label::Given(at)) => {
+                    let item = object.cast::<ContextItem>()?;
+                    let text = item
+                        .get()
+                        .renditions
+                        .get(usize::from(at).saturating_sub(1))
+                        .map(|r| r.get().text.clone_ref(py));
+                    let Some(text) = text else { continue };
+                    kept.push(ContextItem::rendered(item, text.bind(py), row.tokens - self.item_overhead)?);
+                }
+                _ => kept.push(object.unbind()),
+            }
+        }
+        let sequence = PyTuple::new(py, kept)?.unbind();
+        let mut result = PackResult::new(sequence, packed.report, Inputs::Items(read.objects));
+        result.open = packed.open.map(|candidates| (candidates, self.budget()));
+        Ok(result)
+    }
+}
+
+/// The turn indices of all items; refuses what is not an item.
+fn turns(objects: &Bound<'_, PyList>) -> PyResult<Vec<i64>> {
+    let mut turns = Vec::with_capacity(objects.len());
+    for (n, object) in objects.iter().enumerate() {
+        let Ok(item) = object.cast::<ContextItem>() else {
+            let kind = object.get_type().name()?;
+            let text = format!("item {n} must be a ContextItem, not {kind}; pack_messages takes chat messages");
+            return Err(Error::Argument(text).into());
+        };
+        turns.push(item.get().turn_index);
+    }
+    Ok(turns)
+}
+
+/// Work on all, one thread per processor, in order.
+fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len()).max(1);
+    if n_threads == 1 {
+        return all.iter().map(work).collect();
+    }
+    let share = all.len().div_ceil(n_threads);
+    std::thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> =
+            all.chunks(share).map(|part| scope.spawn(move || part.iter().map(work).collect::<Vec<R>>())).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
+pub(super) fn read_tokens(what: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    value.extract::<u64>().map_err(|_| {
+        let shown = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string_lossy().into_owned());
+        Error::Argument(format!("{what} must be an int of at least 0, not {shown}")).into()
+    })
+}
+
+fn named_strategy(name: &str) -> Result<Strategy> {
+    match name {
+        "greedy" => Ok(Strategy::Greedy),
+        "optimal" => Ok(Strategy::Optimal),
+        _ => Err(Error::UnknownName {
+            what: "strategy",
+            name: name.to_owned(),
+            known: vec!["optimal".to_owned(), "greedy".to_owned()],
+        }),
+    }
+}
+
+/// The caller's weights over the defaults.
+fn read_weights(given: &Bound<'_, PyAny>) -> PyResult<Weights> {
+    let defaults = Weights::default();
+    let mut rows: Vec<(String, f64)> = defaults.rows().map(|(name, weight)| (name.to_owned(), weight)).collect();
+    let py = given.py();
+    let pairs = PyDict::new(py);
+    pairs.update(given.cast()?)?;
+    for (name, weight) in pairs {
+        rows.push((text_of(name.cast::<PyString>()?)?, weight.extract()?));
+    }
+    Ok(Weights::new(rows)?)
+}
+
+pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Packer>()?;
+    module.add_class::<Pending>()
+}
+
+// TEMP
+struct Temp;
+impl Counter for Temp {
+    fn count(&self, text: &str) -> Result<u64> {
+        Ok(text.len().div_ceil(4) as u64)
+    }
+    fn cut(&self, text: &str, limit: u64) -> Result<usize> {
+        let mut n = (limit * 4).min(text.len() as u64) as usize;
+        while !text.is_char_boundary(n) {
+            n -= 1;
+        }
+        Ok(n)
+    }
+    fn id(&self) -> u64 {
+        7
+    }
+}
+fn counter_of(_py: Python<'_>, _t: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Counter>> {
+    Ok(Arc::new(Temp))
 }

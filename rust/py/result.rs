@@ -14,7 +14,12 @@ pub(super) enum Inputs {
     /// Items of `pack`.
     Items(Py<PyList>),
     /// A conversation; tools and documents where they were given.
-    Conversation { messages: Py<PyList>, tools: Option<Py<PyList>>, documents: Option<Py<PyList>>, types: Vec<&'static str> },
+    Conversation {
+        messages: Py<PyList>,
+        tools: Option<Py<PyList>>,
+        documents: Option<Py<PyList>>,
+        types: Vec<&'static str>,
+    },
 }
 
 /// The kept items or messages, and what became of every input.
@@ -263,7 +268,8 @@ fn first_words(text: &str) -> String {
 
 /// Control and direction characters as escapes, everything else as it is.
 fn escaped(c: char) -> Vec<char> {
-    let invisible = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let invisible =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     if c.is_control() || invisible { c.escape_default().collect() } else { vec![c] }
 }
 

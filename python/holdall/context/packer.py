@@ -1,0 +1,37 @@
+"""The packer: the native one, and what awaits."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from holdall._native import ContextItem, Packer, PackResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+
+class ContextWindowPacker(Packer):
+    """Packs items, or a conversation, into a fixed number of tokens.
+
+    Thread-safe: it keeps nothing but caches. The arguments are those of `Packer` in `_native.pyi`.
+    """
+
+    __slots__ = ()
+
+    async def apack(self, items: Iterable[ContextItem]) -> PackResult[ContextItem]:
+        """Pack as `pack` does; an async summarizer is awaited.
+
+        Raises:
+            RequiredOverflowError: The required items do not fit.
+            SummarizerError: The summarizer did not give text.
+        """
+        pending = self._begin(items)
+        return pending.finish(await self._summary_of(pending.text))
+
+    async def _summary_of(self, text: str | None) -> Any:
+        if text is None or self.summarizer is None:
+            return None
+        answer: str | Awaitable[str] = self.summarizer(text)
+        return await answer if inspect.isawaitable(answer) else answer

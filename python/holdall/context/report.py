@@ -1,0 +1,41 @@
+"""The rows of a pack's report."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Kept(NamedTuple):
+    """An input that is in the window.
+
+    Attributes:
+        source: "item", "message", "tool", "document", "summary" or "system".
+        index: Position in that input.
+        rendition: "full", "shortened", "summary", or the name of a rendition that the caller gave.
+        tokens: What it costs in the window.
+    """
+
+    source: str
+    index: int
+    rendition: str
+    tokens: int
+
+
+class Dropped(NamedTuple):
+    """An input that is not in the window.
+
+    Attributes:
+        source: "item", "message", "tool", "document", "summary" or "system".
+        index: Position in that input.
+        tokens: What it would have cost in full.
+        reason: One of these, and they are stable: "empty" (no text and nothing else worth sending), "orphan_result" (a
+            tool result without a call before it), "unanswered_call" (a call without a result, though the conversation
+            went on), "over_budget" (others were worth more), "too_large" (no form of it fits, even alone),
+            "tool_dropped" (it belongs to a call of a tool that found no place), "before_user" (`start_on_user`),
+            "summarized" (a summary took its place).
+    """
+
+    source: str
+    index: int
+    tokens: int
+    reason: str

@@ -1,0 +1,100 @@
+//! The exact solver with floats for values: what may be bought, and what the best purchase is.
+
+use std::time::{Duration, Instant};
+
+use crate::knapsack::{self, Candidate, MAX_STATES};
+use crate::score::Quantiser;
+use crate::{Error, Result};
+
+/// What limits the search.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Limits {
+    /// States of the exact solver, 0 for its default. Deterministic.
+    pub states: u64,
+    /// Seconds of wall clock, 0 for none.
+    pub seconds: f64,
+}
+
+impl Limits {
+    fn of_solver(self) -> Result<knapsack::Limits> {
+        let wait = Duration::try_from_secs_f64(self.seconds)
+            .map_err(|_| Error::Argument(format!("{} is not a number of seconds", self.seconds)))?;
+        let deadline = if wait.is_zero() { None } else { Instant::now().checked_add(wait) };
+        Ok(knapsack::Limits { max_states: if self.states == 0 { MAX_STATES } else { self.states }, deadline })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    form: u16,
+    tokens: u64,
+    value: f64,
+}
+
+/// Offers by unit; at most one of a unit's offers is bought.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    units: Vec<(u32, u32)>,
+    offers: Vec<Offer>,
+}
+
+/// The best purchase.
+#[derive(Debug)]
+pub(super) struct Bought {
+    /// (unit, form).
+    pub(super) taken: Vec<(u32, u16)>,
+    pub(super) tokens: u64,
+    /// How far the proven bound lies above the value.
+    pub(super) slack: f64,
+}
+
+impl Offers {
+    pub(super) fn with_capacity(units: usize, offers: usize) -> Self {
+        Self { units: Vec::with_capacity(units), offers: Vec::with_capacity(offers) }
+    }
+
+    /// The offers that follow are those of `unit`.
+    pub(super) fn open(&mut self, unit: usize) {
+        self.units.push((unit as u32, self.offers.len() as u32));
+    }
+
+    /// Add an offer to the unit opened last, larger ones before smaller ones.
+    pub(super) fn offer(&mut self, form: u16, tokens: u64, value: f64) {
+        let start = self.units.last().map_or(0, |(_, start)| *start as usize);
+        let own = self.offers.get(start..).unwrap_or_default();
+        let at = own.partition_point(|offer| offer.tokens >= tokens);
+        self.offers.insert(start + at, Offer { form, tokens, value });
+    }
+
+    /// The purchase of largest value within `budget`.
+    pub(super) fn best(&self, budget: u64, limits: Limits) -> Result<Bought> {
+        let quantiser = Quantiser::new(self.offers.iter().map(|offer| offer.value));
+        let candidates: Vec<Candidate> = self
+            .offers
+            .iter()
+            .map(|offer| Candidate { weight: offer.tokens, value: quantiser.units(offer.value) })
+            .collect();
+        let limits = limits.of_solver()?;
+        let solution = if candidates.len() == self.units.len() {
+            knapsack::zero_one(&candidates, budget, limits)?
+        } else {
+            let classes: Vec<&[Candidate]> =
+                (0..self.units.len()).map(|n| candidates.get(self.range(n)).unwrap_or_default()).collect();
+            knapsack::choose(&classes, budget, limits)?
+        };
+        let mut taken = Vec::with_capacity(self.units.len());
+        for (pick, (unit, start)) in solution.picks.iter().zip(&self.units) {
+            if let Some(offer) = pick.and_then(|pick| self.offers.get((*start + pick) as usize)) {
+                taken.push((*unit, offer.form));
+            }
+        }
+        let slack = quantiser.value(solution.bound.saturating_sub(solution.value));
+        Ok(Bought { taken, tokens: solution.weight, slack })
+    }
+
+    fn range(&self, n: usize) -> std::ops::Range<usize> {
+        let start = self.units.get(n).map_or(0, |(_, start)| *start as usize);
+        let end = self.units.get(n + 1).map_or(self.offers.len(), |(_, start)| *start as usize);
+        start..end
+    }
+}
