@@ -1,10 +1,12 @@
 """The compiled module. Shapes, units and errors are described here; the Rust bindings carry one line each."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Self
+
+from holdall.context.report import Dropped, Kept
 
 __version__: str
 
@@ -221,6 +223,278 @@ class Recency:
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+
+# -- pack --------------------------------------------------------------------------------------------------------------
+
+_T_co = TypeVar("_T_co", covariant=True)
+_Summarizer: TypeAlias = Callable[[str], str] | Callable[[str], Awaitable[str]]
+
+@final
+class Rendition:
+    """Another, smaller way to show an item."""
+
+    def __new__(
+        cls, text: str, fidelity: float | None = None, *, tokens: int | None = None, name: str | None = None
+    ) -> Self:
+        """Make a rendition.
+
+        Args:
+            text: What is shown instead; not used where it is blank, or not smaller than the item.
+            fidelity: Share of the item's value that is left, between 0 and 1, both excluded. None: by the share of
+                the tokens that is left.
+            tokens: The count, where it is known.
+            name: What reports call it.
+
+        Raises:
+            ArgumentError: The fidelity is outside its range.
+        """
+
+    @property
+    def text(self) -> str:
+        """What is shown."""
+
+    @property
+    def fidelity(self) -> float | None:
+        """Share of the item's value that is left."""
+
+    @property
+    def tokens(self) -> int | None:
+        """The count that was given."""
+
+    @property
+    def name(self) -> str | None:
+        """What reports call it."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class ContextItem:
+    """One candidate for the window; frozen, and it keeps its own count for each tokenizer that met it."""
+
+    def __new__(
+        cls,
+        type: str,  # noqa: A002 (the published field)
+        content: str | list[Any] | None,
+        position: int,
+        metadata: Mapping[str, Any] | None = None,
+        turn_index: int = 0,
+        relevance_score: float = 1.0,
+        required: bool | None = None,
+        group: str | None = None,
+        renditions: Iterable[str | tuple[str, float] | Rendition] | None = None,
+        tokens: int | None = None,
+    ) -> Self:
+        """Make an item.
+
+        Args:
+            type: One of `PRIORITY_WEIGHTS`, or a name of your own: it weighs 0.1, with a warning for a near miss.
+            content: Text, or a list of texts and of mappings with a "text". None or blank: dropped as "empty".
+            position: Place in the conversation; ties keep their order.
+            metadata: Notes of yours; copied.
+            turn_index: The turn it belongs to, for recency.
+            relevance_score: Finite, at least 0.
+            required: Whether it must be in the window; None: by the weight of its type (0.9 and more).
+            group: Items of one group are in the window together or not at all.
+            renditions: Smaller ways to show it; at most one of all is chosen.
+            tokens: The count, where it is known; used as it is.
+
+        Raises:
+            ArgumentError: A value is outside its range.
+        """
+
+    @property
+    def type(self) -> str:
+        """The type."""
+
+    @property
+    def content(self) -> Any:
+        """The content, as it was given."""
+
+    @property
+    def position(self) -> int:
+        """Place in the conversation."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Notes of the caller; this item's own copy."""
+
+    @property
+    def turn_index(self) -> int:
+        """The turn it belongs to."""
+
+    @property
+    def relevance_score(self) -> float:
+        """How relevant it is, at least 0."""
+
+    @property
+    def required(self) -> bool | None:
+        """Whether it must be in the window."""
+
+    @property
+    def group(self) -> str | None:
+        """What it lives or dies with."""
+
+    @property
+    def renditions(self) -> tuple[Rendition, ...]:
+        """Smaller ways to show it."""
+
+    @property
+    def tokens(self) -> int | None:
+        """The count that was given."""
+
+    def replace(self, **changes: Any) -> ContextItem:
+        """Return a copy with some fields changed; a new content forgets a count that was given for the old one."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class PackResult(Sequence[_T_co]):
+    """What is in the window, in conversation order, and what became of every input."""
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> _T_co: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> tuple[_T_co, ...]: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[_T_co]: ...
+    @property
+    def messages(self) -> list[_T_co]:
+        """What is in the window, in the format that came in, ready to send."""
+
+    @property
+    def system(self) -> Any:
+        """The system prompt where it was given beside the messages; None else."""
+
+    @property
+    def tools(self) -> list[Any] | None:
+        """The tool schemas in the window, in the format that came in; None where none were given."""
+
+    @property
+    def memo(self) -> str | None:
+        """What a stateless worker passes as `previous` to the next pack of this conversation."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole request."""
+
+    @property
+    def budget(self) -> int:
+        """Tokens that were available."""
+
+    @property
+    def value(self) -> float:
+        """Total value of what is in: of each group priority x tokens^alpha x fidelity."""
+
+    @property
+    def bound(self) -> float:
+        """No choice among the same candidates is worth more; equal to `value` where the choice is proven best.
+
+        For the greedy strategy it is worked out when it is first asked for.
+        """
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """What is in: source, index, rendition, tokens."""
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """What is not: source, index, tokens, reason."""
+
+    def explain(self) -> str:
+        """Return a table a person can read: the budget, then every input with its fate, tokens and first words."""
+
+class Packer:
+    """The native part of `ContextWindowPacker`."""
+
+    def __new__(
+        cls,
+        max_tokens: int,
+        tokenizer: Tokenizer | None = None,
+        *,
+        output_reserve: int | None = None,
+        strategy: str = "optimal",
+        weights: Mapping[str, float] | None = None,
+        recency: Recency | None = None,
+        summarizer: _Summarizer | None = None,
+        late_summary: bool = True,
+        alpha: float = 0.25,
+        item_overhead: int = 0,
+        max_states: int | None = None,
+        deadline_s: float | None = None,
+    ) -> Self:
+        """Make a packer.
+
+        Args:
+            max_tokens: Tokens of the model's window, input and output.
+            tokenizer: What counts; o200k_base by default. Its margin makes the budget smaller.
+            output_reserve: Tokens kept free for the answer.
+            strategy: "optimal" (largest total value, proven) or "greedy" (the textbook rule); both deterministic.
+            weights: Weights of item types, over `PRIORITY_WEIGHTS`; types of 0.9 and more are required.
+            recency: How worth fades; `Recency.relative(2.0)` by default.
+            summarizer: Text in, summary out, for the older history that the greedy strategy had to drop. None: a
+                built-in one that picks sentences. An async one needs `apack` or `apack_messages`.
+            late_summary: Whether the greedy strategy summarises dropped older history into what is left, if that is
+                more than 200 tokens.
+            alpha: Exponent of the tokens in the value of a group; 0 is the textbook rule, 1 pays for length in full.
+            item_overhead: Tokens that each item of `pack` costs besides its text, such as the framing of a message.
+            max_states: Limit of the exact search, deterministic; past it `bound` exceeds `value`.
+            deadline_s: Limit of the exact search in seconds; what comes back then depends on the machine.
+
+        Raises:
+            ArgumentError: An argument is outside its range; the message says which and what is allowed.
+            UnknownNameError: There is no such strategy.
+        """
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the window, input and output."""
+
+    @property
+    def output_reserve(self) -> int:
+        """Tokens kept free for the answer."""
+
+    @property
+    def budget(self) -> int:
+        """Tokens that a request may have, as this tokenizer counts them."""
+
+    @property
+    def strategy(self) -> str:
+        """How the packer chooses."""
+
+    @property
+    def summarizer(self) -> _Summarizer | None:
+        """The caller's summarizer."""
+
+    def pack(self, items: Iterable[ContextItem]) -> PackResult[ContextItem]:
+        """Choose items within the budget: required ones first, then what is worth its tokens, in conversation order.
+
+        Raises:
+            RequiredOverflowError: The required items do not fit, even in their smallest renditions.
+            ArgumentError: Something is not a `ContextItem`.
+            SummarizerError: The summarizer did not give text.
+        """
+
+    def pack_many(self, lists: Iterable[Iterable[ContextItem]]) -> list[PackResult[ContextItem]]:
+        """Pack many lists as `pack` does, on all cores with the GIL released.
+
+        Raises:
+            RequiredOverflowError: The required items of one of them do not fit.
+        """
+
+    def _begin(self, items: Iterable[ContextItem]) -> Pending: ...
+
+@final
+class Pending:
+    """A pack that waits for its summary."""
+
+    @property
+    def text(self) -> str | None:
+        """What the summarizer is to be given; None where there is nothing to summarise."""
+
+    def finish(self, summary: str | None) -> PackResult[ContextItem]:
+        """Finish, once; None: without a summary."""
 
 # -- knapsack: for tests and benches; the packer calls the solver in Rust ------------------------------------------------
 

@@ -9,6 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
 
+use super::tokens::text_of;
 use crate::Error;
 use crate::item::{Kind, check_relevance};
 use crate::tokens::Counter;
@@ -330,7 +331,7 @@ impl ContextItem {
     pub(super) fn text(&self, py: Python<'_>) -> PyResult<String> {
         let content = self.content.bind(py);
         if let Ok(text) = content.cast::<PyString>() {
-            return text_of(text);
+            return Ok(text_of(text)?.into_owned());
         }
         let Ok(parts) = content.cast::<PyList>() else { return Ok(String::new()) };
         let texts: Vec<String> = parts.iter().map(|part| part_text(&part)).collect::<PyResult<_>>()?;
@@ -377,16 +378,6 @@ impl ContextItem {
     }
 }
 
-/// Text as the counters want it: a lone surrogate becomes U+FFFD, as in tiktoken.
-pub(super) fn text_of(text: &Bound<'_, PyString>) -> PyResult<String> {
-    if let Ok(valid) = text.to_str() {
-        return Ok(valid.to_owned());
-    }
-    let bytes: Vec<u8> = text.call_method1("encode", ("utf-16-le", "surrogatepass"))?.extract()?;
-    let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    Ok(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
-}
-
 /// Whether the content is empty; refused where it is neither text, None nor a list of text parts.
 fn check_content(content: &Bound<'_, PyAny>) -> PyResult<bool> {
     if content.is_none() {
@@ -416,13 +407,13 @@ fn is_blank(text: &Bound<'_, PyString>) -> PyResult<bool> {
 
 fn part_text(part: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = part.cast::<PyString>() {
-        return text_of(text);
+        return Ok(text_of(text)?.into_owned());
     }
     if let Ok(fields) = part.cast::<PyDict>()
         && let Some(text) = fields.get_item("text")?
         && let Ok(text) = text.cast::<PyString>()
     {
-        return text_of(text);
+        return Ok(text_of(text)?.into_owned());
     }
     let text = "a content part of an item must be a str or a mapping with a text; pack messages that carry media with \
                 pack_messages";

@@ -6,9 +6,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::item::{ContextItem, text_of};
+use super::item::ContextItem;
 use super::pack::Packer;
 use super::result::{Inputs, PackResult};
+use super::tokens::text_of;
 use crate::Error;
 use crate::item::Kind;
 use crate::pack::{Fate, LATE_SUMMARY_ABOVE, Label, Reason, Row, Source};
@@ -165,7 +166,7 @@ impl Packer {
 /// The summarizer's answer as text.
 fn checked_summary(answer: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = answer.cast::<PyString>() {
-        return text_of(text);
+        return Ok(text_of(text)?.into_owned());
     }
     if answer.hasattr("__await__")? {
         if answer.hasattr("close")? {

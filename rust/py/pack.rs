@@ -7,10 +7,11 @@ use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::item::{ContextItem, text_of};
+use super::item::ContextItem;
 use super::late::Pending;
 use super::result::{Inputs, PackResult};
 use super::score::Recency;
+use super::tokens::{Tokenizer, text_of};
 use crate::item::{Kind, TYPES};
 use crate::pack::{DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Strategy, pack_items};
 use crate::score::{REQUIRED_FROM, Recency as Decay, UNKNOWN_WEIGHT, Weights, check_non_negative, priority};
@@ -206,7 +207,7 @@ impl Packer {
                 None => Item::NO_GROUP,
                 Some(name) => {
                     let next = groups.len() as u32;
-                    *groups.entry(text_of(name.bind(py))?).or_insert(next)
+                    *groups.entry(text_of(name.bind(py))?.into_owned()).or_insert(next)
                 }
             };
             let first_form = forms.len() as u32;
@@ -234,7 +235,7 @@ impl Packer {
     }
 
     fn own_weight(&self, py: Python<'_>, item: &ContextItem) -> PyResult<f64> {
-        let name = text_of(item.type_name.bind(py))?;
+        let name = text_of(item.type_name.bind(py))?.into_owned();
         let weighed = self.weights.of(&name);
         if let Some(known) = weighed.near_miss {
             let text = format!("unknown item type {name:?} weighs {}; did you mean {known:?}?", weighed.weight);
@@ -331,33 +332,24 @@ fn read_weights(given: &Bound<'_, PyAny>) -> PyResult<Weights> {
     let pairs = PyDict::new(py);
     pairs.update(given.cast()?)?;
     for (name, weight) in pairs {
-        rows.push((text_of(name.cast::<PyString>()?)?, weight.extract()?));
+        rows.push((text_of(name.cast::<PyString>()?)?.into_owned(), weight.extract()?));
     }
     Ok(Weights::new(rows)?)
+}
+
+/// The counter of a tokenizer; o200k where none is given.
+fn counter_of(py: Python<'_>, tokenizer: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Counter>> {
+    let Some(given) = tokenizer else { return Ok(Tokenizer::default_one(py)?.get().counter()) };
+    if let Ok(tokenizer) = given.cast::<Tokenizer>() {
+        return Ok(tokenizer.get().counter());
+    }
+    let kind = given.get_type().name()?;
+    let text =
+        format!("tokenizer must be a Tokenizer, not {kind}; Tokenizer.from_callable takes any function that counts");
+    Err(Error::Argument(text).into())
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Packer>()?;
     module.add_class::<Pending>()
-}
-
-// TEMP
-struct Temp;
-impl Counter for Temp {
-    fn count(&self, text: &str) -> Result<u64> {
-        Ok(text.len().div_ceil(4) as u64)
-    }
-    fn cut(&self, text: &str, limit: u64) -> Result<usize> {
-        let mut n = (limit * 4).min(text.len() as u64) as usize;
-        while !text.is_char_boundary(n) {
-            n -= 1;
-        }
-        Ok(n)
-    }
-    fn id(&self) -> u64 {
-        7
-    }
-}
-fn counter_of(_py: Python<'_>, _t: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Counter>> {
-    Ok(Arc::new(Temp))
 }

@@ -6,13 +6,15 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
 
-use super::item::{ContextItem, text_of};
+use super::item::ContextItem;
+use super::tokens::text_of;
 use crate::pack::{Candidates, Label, Limits, Report, Row, Source, Strategy, choose};
 
 /// What the rows of a report point into.
 pub(super) enum Inputs {
     /// Items of `pack`.
     Items(Py<PyList>),
+    #[allow(dead_code, reason = "a conversation is packed by pack_messages")]
     /// A conversation; tools and documents where they were given.
     Conversation {
         messages: Py<PyList>,
@@ -224,7 +226,7 @@ impl PackResult {
             (Inputs::Items(items), Source::Item) => {
                 let item = items.bind(py).get_item(at)?;
                 let item = item.cast::<ContextItem>()?.get();
-                Ok((text_of(item.type_name.bind(py))?, first_words(&item.text(py)?)))
+                Ok((text_of(item.type_name.bind(py))?.into_owned(), first_words(&item.text(py)?)))
             }
             (Inputs::Conversation { messages, types, .. }, Source::Message) => {
                 let kind = types.get(at).map_or(kind, |name| (*name).to_owned());

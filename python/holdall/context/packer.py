@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
 
 from holdall._native import ContextItem, Packer, PackResult
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+Sequence.register(PackResult)
 
 
 class ContextWindowPacker(Packer):
@@ -30,8 +28,8 @@ class ContextWindowPacker(Packer):
         pending = self._begin(items)
         return pending.finish(await self._summary_of(pending.text))
 
-    async def _summary_of(self, text: str | None) -> Any:
+    async def _summary_of(self, text: str | None) -> str | None:
         if text is None or self.summarizer is None:
             return None
-        answer: str | Awaitable[str] = self.summarizer(text)
+        answer = self.summarizer(text)
         return await answer if inspect.isawaitable(answer) else answer

@@ -16,7 +16,7 @@ class Kept(NamedTuple):
     """
 
     source: str
-    index: int
+    index: int  # type: ignore[assignment]  # the name that reports use; it hides tuple.index
     rendition: str
     tokens: int
 
@@ -36,6 +36,6 @@ class Dropped(NamedTuple):
     """
 
     source: str
-    index: int
+    index: int  # type: ignore[assignment]  # the name that reports use; it hides tuple.index
     tokens: int
     reason: str
