@@ -6,6 +6,7 @@ mod item;
 mod knapsack;
 mod late;
 mod msgpack;
+mod node;
 mod pack;
 mod relevance;
 mod result;

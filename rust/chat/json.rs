@@ -1,0 +1,103 @@
+//! A value as compact JSON, as it is sent: no spaces, non-ASCII unescaped. The same bytes as Python's
+//! `json.dumps(value, ensure_ascii=False, separators=(",", ":"))`.
+
+use super::fault::Fault;
+use super::node::{Kind, Node};
+
+/// Deeper values are refused: real requests stay below 20, and a value that contains itself has no end.
+pub const MAX_DEPTH: usize = 128;
+
+/// A value that shares its parts can stand for exponentially many; past this many visits it is refused.
+pub const MAX_VALUES: usize = 4_000_000;
+
+/// Counts down what may still be visited.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fuel(usize);
+
+impl Default for Fuel {
+    fn default() -> Self {
+        Self(MAX_VALUES)
+    }
+}
+
+impl Fuel {
+    pub(crate) fn spend(&mut self, depth: usize) -> Result<(), Fault> {
+        if depth > MAX_DEPTH {
+            return Err(Fault::new(format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                Ok(())
+            }
+            None => Err(Fault::new(format!("holds more than {MAX_VALUES} values"))),
+        }
+    }
+}
+
+/// Append `node` to `out` as compact JSON.
+///
+/// # Errors
+/// The value is too deep, or holds something that JSON does not know.
+pub(crate) fn write<N: Node>(node: &N, out: &mut String, fuel: &mut Fuel, depth: usize) -> Result<(), Fault> {
+    fuel.spend(depth)?;
+    match node.kind() {
+        Kind::Null => out.push_str("null"),
+        Kind::Bool | Kind::Number => out.push_str(&node.scalar().unwrap_or_default()),
+        Kind::Text => quote(&node.text().unwrap_or_default(), out),
+        Kind::List => {
+            out.push('[');
+            for (index, item) in node.items().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write(&item, out, fuel, depth + 1)?;
+            }
+            out.push(']');
+        }
+        Kind::Object => {
+            out.push('{');
+            for (index, (key, value)) in node.entries().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                quote(&key.text().unwrap_or_default(), out);
+                out.push(':');
+                write(&value, out, fuel, depth + 1)?;
+            }
+            out.push('}');
+        }
+        Kind::Other => return Err(Fault::new(format!("{} is not a JSON value", node.type_name()))),
+    }
+    Ok(())
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0x08 => "\\b",
+            0x0c => "\\f",
+            0..=0x1f => "",
+            _ => continue,
+        };
+        out.push_str(&text[plain..at]);
+        if escape.is_empty() {
+            const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+            out.push_str("\\u00");
+            out.push(if byte < 0x10 { '0' } else { '1' });
+            out.push(HEX[usize::from(byte & 0xf)]);
+        } else {
+            out.push_str(escape);
+        }
+        plain = at + 1;
+    }
+    out.push_str(&text[plain..]);
+    out.push('"');
+}

@@ -1,0 +1,182 @@
+//! Python values as `chat::Node`s, read in place.
+
+use std::borrow::Cow;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
+
+use crate::chat::{Key, Kind, Node};
+
+/// A Python value: a dict, a list or tuple, a str, None, a bool, an int or a float as they are; another mapping or sequence, or
+/// an object that `model_dump` turns into a dict (a message of a provider's SDK), through a copy.
+#[derive(Clone)]
+pub(super) struct PyNode<'py> {
+    value: Bound<'py, PyAny>,
+    kind: Kind,
+}
+
+impl<'py> PyNode<'py> {
+    pub(super) fn new(value: Bound<'py, PyAny>) -> Self {
+        let kind = if value.is_instance_of::<PyString>() {
+            Kind::Text
+        } else if value.is_instance_of::<PyDict>() {
+            Kind::Object
+        } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+            Kind::List
+        } else if value.is_none() {
+            Kind::Null
+        } else if value.is_instance_of::<PyBool>() {
+            Kind::Bool
+        } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+            Kind::Number
+        } else {
+            return Self::converted(value);
+        };
+        Self { value, kind }
+    }
+
+    /// A value that is not what JSON parsers make, as what it stands for; `Kind::Other` if that fails.
+    fn converted(value: Bound<'py, PyAny>) -> Self {
+        if let Some(plain) = plain(&value) {
+            let kind = if plain.is_instance_of::<PyDict>() { Kind::Object } else { Kind::List };
+            return Self { value: plain, kind };
+        }
+        Self { value, kind: Kind::Other }
+    }
+}
+
+/// The dict or list that a mapping, a sequence or an SDK's model stands for; none if it is none of them or refuses.
+pub(super) fn plain<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let py = value.py();
+    if value.cast::<PyMapping>().is_ok() {
+        let copy = PyDict::new(py);
+        copy.update(value.cast::<PyMapping>().ok()?).ok()?;
+        return Some(copy.into_any());
+    }
+    let is_type = value.is_instance_of::<pyo3::types::PyType>();
+    if !is_type && value.hasattr(intern!(py, "model_dump")).unwrap_or(false) {
+        let options = PyDict::new(py);
+        options.set_item(intern!(py, "mode"), "json").ok()?;
+        // What the model was not given is not sent either.
+        options.set_item(intern!(py, "exclude_unset"), true).ok()?;
+        let dumped = value.call_method(intern!(py, "model_dump"), (), Some(&options)).ok()?;
+        return dumped.is_instance_of::<PyDict>().then_some(dumped);
+    }
+    let is_bytes = value.is_instance_of::<pyo3::types::PyBytes>() || value.is_instance_of::<pyo3::types::PyByteArray>();
+    if !is_bytes && let Ok(sequence) = value.cast::<PySequence>() {
+        return sequence.to_list().ok().map(Bound::into_any);
+    }
+    None
+}
+
+/// The text of a str. A pair of surrogates is the character it stands for and a lone one U+FFFD, as in tiktoken.
+pub(super) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Cow<'a, str> {
+    if let Ok(text) = text.to_str() {
+        return Cow::Borrowed(text);
+    }
+    let units: Option<Vec<u16>> = text
+        .call_method1(intern!(text.py(), "encode"), ("utf-16-le", "surrogatepass"))
+        .ok()
+        .and_then(|bytes| bytes.extract::<Vec<u8>>().ok())
+        .map(|bytes| bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect());
+    Cow::Owned(String::from_utf16_lossy(&units.unwrap_or_default()))
+}
+
+/// The interned strings of every `Key`, in their order.
+pub(super) fn key(py: Python<'_>, key: Key) -> &Bound<'_, PyString> {
+    static KEYS: PyOnceLock<Vec<Py<PyString>>> = PyOnceLock::new();
+    let keys = KEYS.get_or_init(py, || Key::ALL.iter().map(|key| PyString::intern(py, key.text()).unbind()).collect());
+    keys[key as usize].bind(py)
+}
+
+/// The text that `json.dumps` writes for a scalar: of an int its decimals, of a float Python's shortest repr.
+fn scalar_text(value: &Bound<'_, PyAny>) -> Option<String> {
+    if let Ok(value) = value.cast::<PyBool>() {
+        return Some(if value.is_true() { "true" } else { "false" }.to_owned());
+    }
+    if let Ok(value) = value.cast::<PyFloat>() {
+        let number = value.value();
+        if number.is_nan() {
+            return Some("NaN".to_owned());
+        }
+        if number.is_infinite() {
+            return Some(if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned());
+        }
+        let exact = PyFloat::new(value.py(), number);
+        return exact.repr().ok().map(|text| text_of(&text).into_owned());
+    }
+    if let Ok(number) = value.extract::<i64>() {
+        return Some(number.to_string());
+    }
+    // int.__repr__, since a subclass such as IntEnum writes itself otherwise. Python refuses to write out a number of more
+    // than 4300 digits; no JSON sender gets past that either.
+    let repr = value.py().get_type::<PyInt>().call_method1(intern!(value.py(), "__repr__"), (value,)).ok()?;
+    repr.cast::<PyString>().ok().map(|text| text_of(text).into_owned())
+}
+
+impl Node for PyNode<'_> {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn text(&self) -> Option<Cow<'_, str>> {
+        self.value.cast::<PyString>().ok().map(text_of)
+    }
+
+    fn scalar(&self) -> Option<Cow<'_, str>> {
+        match self.kind {
+            Kind::Bool | Kind::Number => scalar_text(&self.value).map(Cow::Owned),
+            _ => None,
+        }
+    }
+
+    fn get(&self, name: Key) -> Option<Self> {
+        let dict = self.value.cast::<PyDict>().ok()?;
+        dict.get_item(key(dict.py(), name)).ok()?.map(Self::new)
+    }
+
+    fn items(&self) -> impl Iterator<Item = Self> {
+        let list = self.value.cast::<PyList>().ok();
+        let tuple = self.value.cast::<PyTuple>().ok();
+        let n_items = list.map(PyListMethods::len).or_else(|| tuple.map(PyTupleMethods::len)).unwrap_or(0);
+        (0..n_items).map_while(move |index| {
+            let item = match (list, tuple) {
+                (Some(list), _) => list.get_item(index),
+                (_, Some(tuple)) => tuple.get_item(index),
+                _ => return None,
+            };
+            item.ok().map(Self::new)
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (Self, Self)> {
+        // A snapshot: converting a value runs the caller's code, which may change the dict.
+        let entries: Vec<_> = self.value.cast::<PyDict>().map(|dict| dict.iter().collect()).unwrap_or_default();
+        entries.into_iter().map(|(key, value)| (key_node(key), Self::new(value)))
+    }
+
+    fn type_name(&self) -> String {
+        match self.kind {
+            Kind::Other => self.value.get_type().name().map_or_else(
+                |_| "an object of an unnamed type".to_owned(),
+                |name| format!("an object of type {}", text_of(&name)),
+            ),
+            kind => kind.name().to_owned(),
+        }
+    }
+}
+
+/// A key as `json.dumps` writes it: text as it is, a scalar as its text.
+fn key_node(key: Bound<'_, PyAny>) -> PyNode<'_> {
+    let node = PyNode::new(key);
+    let text = match node.kind {
+        Kind::Text => return node,
+        Kind::Null => Some("null".to_owned()),
+        Kind::Bool | Kind::Number => scalar_text(&node.value),
+        Kind::List | Kind::Object | Kind::Other => None,
+    };
+    let text = PyString::new(node.value.py(), &text.unwrap_or_default());
+    PyNode { value: text.into_any(), kind: Kind::Text }
+}
