@@ -55,6 +55,13 @@ pub enum Error {
     },
     /// A summarizer did not give text.
     Summarizer(String),
+    /// A value that cannot be stored so that it comes back equal.
+    Encode {
+        /// Where it stands, for example `messages[3].content`; empty for the value itself.
+        path: String,
+        /// What is wrong, as the end of a sentence that begins with the path.
+        reason: String,
+    },
     /// A caller's token counter failed; the binding restores the caller's own exception.
     Counter(String),
 }
@@ -100,6 +107,8 @@ impl fmt::Display for Error {
                 }
                 write!(f, ": {reason}")
             }
+            Self::Encode { path, reason } if path.is_empty() => write!(f, "the value {reason}"),
+            Self::Encode { path, reason } => write!(f, "{path} {reason}"),
             Self::Decode { offset, reason } => write!(f, "{reason} (at byte {offset})"),
         }
     }

@@ -529,3 +529,42 @@ def _knapsack_choices(
 
 def _knapsack_greedy(classes: Sequence[Sequence[tuple[int, int]]], budget: int) -> _Choice:
     """Take classes by value per token of their first candidate; what does not fit is tried smaller, else skipped."""
+
+# --- msgpack ---------------------------------------------------------------------------------------------------------
+
+MSGPACK_MAX_DEPTH: int
+MSGPACK_MAX_UNSALTED_KEYS: int
+MSGPACK_MIN_PACKED_FLOATS: int
+
+def msgpack_encode(value: Any, *, path: str = "") -> bytes:
+    """Encode a value in MessagePack, so that it comes back equal and of the same type.
+
+    Taken are exactly None, bool, int of any size, float, str (NUL and lone surrogates too), bytes, bytearray, list, tuple,
+    dict with keys of any of these, set, frozenset, datetime, date, time, timedelta, Decimal, UUID, array.array and
+    numpy.ndarray of numbers; no subclasses, and no method of the caller's is called. What MessagePack lacks travels in the
+    extension types listed in rust/msgpack/marker.rs. Lists of 16 floats and more are packed.
+
+    Args:
+        value: What to encode.
+        path: What paths in errors begin with.
+
+    Raises:
+        EncodeError: `path` names the value that cannot be stored, `reason` says why.
+    """
+
+def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_keys: Sequence[str] = ()) -> Any:
+    """Decode what `msgpack_encode` wrote, or any MessagePack without foreign extension types.
+
+    Hostile bytes end in an error: no declared size is believed beyond the bytes that are left, depth ends at
+    `MSGPACK_MAX_DEPTH`, duplicate keys and trailing bytes are refused, and so are more than `MSGPACK_MAX_UNSALTED_KEYS`
+    keys of one map whose hashes can be made to collide.
+
+    Args:
+        data: The document.
+        start: Where in `data` it begins.
+        frozen: Make lists, dicts and sets read-only.
+        frozen_keys: Make read-only what stands under these keys of the outermost map.
+
+    Raises:
+        DecodeError: `offset` is the byte of the fault.
+    """

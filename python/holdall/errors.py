@@ -75,6 +75,13 @@ class DecodeError(HoldallError, ValueError):
     reason: str
 
 
+class DecryptError(HoldallError, ValueError):
+    """Bytes cannot be decrypted: the key is missing or wrong, or they belong elsewhere. Never an empty answer."""
+
+    key_id: str | None
+    reason: str
+
+
 class EncodeError(HoldallError, ValueError):
     """A value cannot be stored so that it comes back equal; raised before anything is written."""
 

@@ -47,6 +47,11 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             figures.set_item("reason", reason)?;
             "DecodeError"
         }
+        Error::Encode { path, reason } => {
+            figures.set_item("path", path)?;
+            figures.set_item("reason", reason)?;
+            "EncodeError"
+        }
         Error::Counter(text) => {
             let raised = super::tokens::take_raised();
             return Ok(raised.unwrap_or_else(|| PyRuntimeError::new_err(text.clone())));

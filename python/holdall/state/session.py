@@ -1,0 +1,229 @@
+"""`SessionState`: what an agent session is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from decimal import Context, Decimal
+from typing import Any, Final, overload
+
+from holdall.errors import ArgumentError
+from holdall.state.messages import MESSAGE, STEP_RESULT, Item, Log, Message, MessageLog, Pending, StepKey, StepResults
+from holdall.state.values import thaw
+
+Cost = float | Decimal
+
+MAX_ID_BYTES: Final = 4096
+DEFAULT_TTL_S: Final = 3600
+# Digits of a sum of costs: from 10^-30 to 10^30 nothing is rounded.
+_EXACT: Final = Context(prec=60)
+
+
+def check_id(what: str, value: object) -> str:
+    """Return an id that every store can hold: opaque, 1 to 4096 bytes of UTF-8, without NUL.
+
+    Raises:
+        ArgumentError: It is none; a `ValueError`.
+    """
+    if type(value) is not str:
+        raise ArgumentError(f"{what} must be a str, not {type(value).__name__}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{what} holds a lone surrogate, which no store can keep") from None
+    if not 0 < size <= MAX_ID_BYTES:
+        raise ArgumentError(f"{what} must have 1 to {MAX_ID_BYTES} bytes in UTF-8, it has {size}")
+    if "\0" in value:
+        raise ArgumentError(f"{what} holds a NUL, which no store can keep")
+    return value
+
+
+class _Messages:
+    """The field `messages`: reading gives the log, assigning makes the log equal to what is assigned."""
+
+    @overload
+    def __get__(self, state: None, owner: type[SessionState]) -> tuple[Message, ...]: ...
+    @overload
+    def __get__(self, state: SessionState, owner: type[SessionState]) -> MessageLog: ...
+    def __get__(self, state: SessionState | None, owner: type[SessionState]) -> MessageLog | tuple[Message, ...]:
+        return () if state is None else state._views()[0]  # noqa: SLF001 - the field's own descriptor
+
+    def __set__(self, state: SessionState, messages: Iterable[Message]) -> None:
+        log = state._views()[0]  # noqa: SLF001
+        if messages is not log:
+            log.reset(messages)
+
+
+class _StepResults:
+    """The field `step_results`, likewise."""
+
+    @overload
+    def __get__(self, state: None, owner: type[SessionState]) -> tuple[()]: ...
+    @overload
+    def __get__(self, state: SessionState, owner: type[SessionState]) -> StepResults: ...
+    def __get__(self, state: SessionState | None, owner: type[SessionState]) -> StepResults | tuple[()]:
+        return () if state is None else state._views()[1]  # noqa: SLF001
+
+    def __set__(self, state: SessionState, results: Mapping[StepKey, Any]) -> None:
+        log = state._views()[1]  # noqa: SLF001
+        if results is not log:
+            log.reset(results)
+
+
+@dataclass(eq=False, repr=False)
+class SessionState:
+    """Everything a worker needs to go on with a session.
+
+    Attributes:
+        session_id: Opaque, 1 to 4096 bytes of UTF-8, without NUL.
+        user_id: Likewise.
+        messages: The conversation. Elements are read-only; edit with `messages[i] = {...}`.
+        summary: Of what is no longer in the window.
+        current_step: The last step that was begun or done, counted as the caller counts.
+        plan: What is to be done.
+        step_results: From step (an int or a str) to what it gave, read-only; a step recorded twice keeps the last.
+        active_tools: Names of the tools in use.
+        accumulated_cost: In the caller's currency, a float or a Decimal, kept as it is. Start with `Decimal(0)` where
+            sums must be exact, and add with `add_cost`.
+        token_count: Tokens used so far.
+        version: The number of the stored version that this state was loaded from or last saved as; 0: never stored.
+        ttl_seconds: How long the record lives after each save; None for ever.
+        status: "active", or what the caller says.
+        metadata: The caller's own values.
+    """
+
+    session_id: str
+    user_id: str
+    messages: _Messages = _Messages()
+    summary: str | None = None
+    current_step: int = 0
+    plan: list[Any] = field(default_factory=list)
+    step_results: _StepResults = _StepResults()
+    active_tools: list[Any] = field(default_factory=list)
+    accumulated_cost: Cost = 0.0
+    token_count: int = 0
+    version: int = 0
+    ttl_seconds: float | None = DEFAULT_TTL_S
+    status: str = "active"
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    # Of the stored record, drawn by the store when it was created: goes with `version`, and is no part of the value.
+    generation = ""
+
+    def __post_init__(self) -> None:
+        check_id("session_id", self.session_id)
+        check_id("user_id", self.user_id)
+
+    def _views(self) -> tuple[MessageLog, StepResults]:
+        views: tuple[MessageLog, StepResults] | None = self.__dict__.get("_log_views")
+        if views is None:
+            log = Log()
+            views = (MessageLog(log), StepResults(log))
+            self.__dict__["_log"] = log
+            self.__dict__["_log_views"] = views
+        return views
+
+    @property
+    def log(self) -> Log:
+        """Messages and step results in the order in which they came, with the watermark."""
+        self._views()
+        log: Log = self.__dict__["_log"]
+        return log
+
+    def load_log(self, items: Iterable[Item], *, stored: bool) -> None:
+        """Replace the log by `items`; `stored` says that the store holds exactly these."""
+        log = Log()
+        for item in items:
+            log.add(item)
+        if stored:
+            log.saved = log.stored = len(log.items)
+        self.__dict__["_log"] = log
+        self.__dict__["_log_views"] = (
+            MessageLog(log, (item for item in log.items if item.kind == MESSAGE)),
+            StepResults(log, (item for item in log.items if item.kind == STEP_RESULT)),
+        )
+
+    def pending(self) -> Pending:
+        """Return what a save has to append, as it is now. Changes nothing; see `mark_saved`."""
+        return self.log.pending()
+
+    def mark_saved(self, version: int, pending: Pending, *, generation: str | None = None) -> None:
+        """Record that the store took `pending` as `version`. Not called, a failed save leaves the state as it was."""
+        self.log.mark_saved(pending)
+        self.version = version
+        if generation is not None:
+            self.generation = generation
+
+    def add_cost(self, amount: Cost) -> Cost:
+        """Add to `accumulated_cost` and return the sum.
+
+        Where the sum so far, or the amount, is a Decimal, the sum is exact: a float counts as the decimal number that
+        it prints as, so that ten times 0.1 is 1.
+        """
+        total = self.accumulated_cost
+        if isinstance(total, Decimal) or isinstance(amount, Decimal):
+            self.accumulated_cost = _EXACT.add(_decimal(total), _decimal(amount))
+        else:
+            self.accumulated_cost = total + amount
+        return self.accumulated_cost
+
+    def copy(self) -> SessionState:
+        """Return a state of its own: same values, same version, same watermark."""
+        twin = SessionState(**{name: thaw(getattr(self, name)) for name in HEAD_FIELDS})
+        log = self.log
+        twin.load_log((Item(item.kind, item.value, item.packed, -1) for item in log.items), stored=False)
+        twin.log.saved, twin.log.stored = log.saved, log.stored
+        twin.version, twin.generation = self.version, self.generation
+        return twin
+
+    def __copy__(self) -> SessionState:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SessionState:
+        return self.copy()
+
+    def __repr__(self) -> str:
+        # Counts and not content: a state is printed in logs and tracebacks.
+        return (
+            f"SessionState(session_id={self.session_id!r}, user_id={self.user_id!r}, version={self.version}, "
+            f"status={self.status!r}, current_step={self.current_step!r}, messages: {len(self.messages)}, "
+            f"step_results: {len(self.step_results)})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SessionState):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For multiprocessing between workers of one release; what is kept goes through `StateSerializer`."""
+        log = self.log
+        return {
+            "head": {name: getattr(self, name) for name in HEAD_FIELDS},
+            "log": [(item.kind, thaw(item.value)) for item in log.items],
+            "mark": (log.saved, log.stored),
+            "version": (self.version, self.generation),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state["head"])
+        self.load_log(
+            (
+                Item.of(kind, value, path="messages") if kind == MESSAGE else Item.of_step(*value)
+                for kind, value in state["log"]
+            ),
+            stored=False,
+        )
+        self.log.saved, self.log.stored = state["mark"]
+        self.version, self.generation = state["version"]
+
+
+def _decimal(amount: Cost) -> Decimal:
+    return amount if isinstance(amount, Decimal) else Decimal(repr(amount))
+
+
+FIELDS: Final = tuple(f.name for f in fields(SessionState))
+LOG_FIELDS: Final = ("messages", "step_results")
+HEAD_FIELDS: Final = tuple(name for name in FIELDS if name not in (*LOG_FIELDS, "version"))

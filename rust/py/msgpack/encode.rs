@@ -1,0 +1,501 @@
+//! From Python objects to bytes: raw calls into the interpreter, one growing buffer, no recursion.
+//!
+//! No method of a caller's object is ever called: only exact built-in types are read, and what is rare goes through
+//! `holdall.state.values.pack_extra`, which tests for exact types too. Even so every container is held by a reference
+//! of its own while it is read, and its length is compared with what was declared.
+#![allow(unsafe_code, reason = "reading str, dict and list in place is what makes this as fast as its C peers")]
+
+use std::fmt::Write as _;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::ffi::compat;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use super::Lent;
+use crate::msgpack::encode::{self as wire, Sink, TooLong};
+use crate::msgpack::marker::{self, ext};
+use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS, MIN_PACKED_FLOATS};
+
+/// A first guess at the size: most log entries fit.
+const FIRST_CAPACITY: usize = 1024;
+
+/// A `bytes` object under construction.
+struct Buffer {
+    writer: *mut compat::PyBytesWriter,
+    data: *mut u8,
+    len: usize,
+    capacity: usize,
+    /// Growing failed; the exception is set and nothing more is written.
+    failed: bool,
+}
+
+impl Buffer {
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        // SAFETY: the GIL is held; a null is the error that is taken.
+        let writer = unsafe { compat::PyBytesWriter_Create(FIRST_CAPACITY.cast_signed()) };
+        if writer.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        // SAFETY: the writer is live and has room for FIRST_CAPACITY bytes.
+        let data = unsafe { compat::PyBytesWriter_GetData(writer) }.cast();
+        Ok(Self { writer, data, len: 0, capacity: FIRST_CAPACITY, failed: false })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, n: usize) -> bool {
+        let wanted = self.len.saturating_add(n).max(self.capacity.saturating_mul(2));
+        let Ok(size) = ffi::Py_ssize_t::try_from(wanted) else {
+            self.failed = true;
+            return false;
+        };
+        // SAFETY: the writer is live and the GIL is held.
+        if self.failed || unsafe { compat::PyBytesWriter_Resize(self.writer, size) } < 0 {
+            self.failed = true;
+            return false;
+        }
+        // SAFETY: as above; the data may have moved.
+        self.data = unsafe { compat::PyBytesWriter_GetData(self.writer) }.cast();
+        self.capacity = wanted;
+        true
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        if self.capacity - self.len < bytes.len() && !self.grow(bytes.len()) {
+            return;
+        }
+        // SAFETY: there is room for `bytes` behind `len`, and no slice borrows the buffer.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.add(self.len), bytes.len()) };
+        self.len += bytes.len();
+    }
+
+    /// Overwrite four bytes that were reserved at `at` for a length.
+    fn patch(&mut self, at: usize, length: u32) {
+        if at.saturating_add(4) <= self.len {
+            // SAFETY: the four bytes lie within what was written.
+            unsafe { std::ptr::copy_nonoverlapping(length.to_be_bytes().as_ptr(), self.data.add(at), 4) };
+        }
+    }
+
+    fn finish(mut self, py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
+        if self.failed {
+            return Err(PyErr::take(py).unwrap_or_else(|| PyOverflowError::new_err("the document is too large")));
+        }
+        let writer = std::mem::replace(&mut self.writer, std::ptr::null_mut());
+        // SAFETY: the writer is live, `len` bytes of it are written, and it is not used again.
+        let bytes = unsafe {
+            let bytes = compat::PyBytesWriter_FinishWithSize(writer, self.len.cast_signed());
+            Bound::from_owned_ptr_or_err(py, bytes)?
+        };
+        Ok(bytes.cast_into()?)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: null, or a live writer that nobody uses after this.
+        unsafe { compat::PyBytesWriter_Discard(self.writer) };
+    }
+}
+
+impl Sink for Buffer {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.write(&bytes);
+    }
+
+    #[inline]
+    fn extend(&mut self, bytes: &[u8]) {
+        self.write(bytes);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    List,
+    Tuple,
+    Dict,
+}
+
+/// A container that is being written.
+struct Frame<'py> {
+    kind: Kind,
+    obj: Bound<'py, PyAny>,
+    /// Index of the next element, or the position within the dict.
+    next: ffi::Py_ssize_t,
+    /// Elements or pairs written so far.
+    done: usize,
+    len: usize,
+    /// Key of the pair whose value is being written, for the path; of a dict only.
+    key: Option<Bound<'py, PyAny>>,
+    /// Value to write once its key is written, where the key is itself a container.
+    value: Option<Bound<'py, PyAny>>,
+    /// Where the length of the extension body belongs, for tuples and sets.
+    patch: Option<usize>,
+    unsalted: usize,
+}
+
+/// Write `obj` if it is a plain value; false where it is anything else, or not plain after all.
+#[inline]
+fn scalar(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
+    // SAFETY: `obj` is live and the GIL is held; each branch calls only what fits the exact type.
+    unsafe {
+        let kind = ffi::Py_TYPE(obj);
+        if kind == &raw mut ffi::PyUnicode_Type {
+            let mut n: ffi::Py_ssize_t = 0;
+            let data = ffi::PyUnicode_AsUTF8AndSize(obj, &raw mut n);
+            if data.is_null() {
+                ffi::PyErr_Clear();
+                return false;
+            }
+            let text = std::slice::from_raw_parts(data.cast::<u8>(), n as usize);
+            wire::str(out, text).is_ok()
+        } else if kind == &raw mut ffi::PyLong_Type {
+            let mut overflow = 0;
+            let value = ffi::PyLong_AsLongLongAndOverflow(obj, &raw mut overflow);
+            if overflow == 0 {
+                wire::int(out, value);
+                return true;
+            }
+            if overflow > 0 {
+                let value = ffi::PyLong_AsUnsignedLongLong(obj);
+                if value != u64::MAX || ffi::PyErr_Occurred().is_null() {
+                    wire::uint(out, value);
+                    return true;
+                }
+                ffi::PyErr_Clear();
+            }
+            false
+        } else if obj == ffi::Py_None() {
+            wire::nil(out);
+            true
+        } else if kind == &raw mut ffi::PyBool_Type {
+            wire::boolean(out, obj == ffi::Py_True());
+            true
+        } else if kind == &raw mut ffi::PyFloat_Type {
+            wire::float(out, ffi::PyFloat_AsDouble(obj));
+            true
+        } else if kind == &raw mut ffi::PyBytes_Type {
+            let data = ffi::PyBytes_AsString(obj).cast::<u8>();
+            wire::bin(out, std::slice::from_raw_parts(data, ffi::PyBytes_Size(obj) as usize)).is_ok()
+        } else {
+            false
+        }
+    }
+}
+
+struct Encoder<'py, 'a> {
+    py: Python<'py>,
+    out: Buffer,
+    stack: Vec<Frame<'py>>,
+    base: &'a str,
+    lent: &'static Lent,
+}
+
+/// Encode `value`; `base` is what a path in an error begins with.
+pub(super) fn encode<'py>(value: &Bound<'py, PyAny>, base: &str, lent: &'static Lent) -> PyResult<Bound<'py, PyBytes>> {
+    let py = value.py();
+    let mut encoder = Encoder { py, out: Buffer::new(py)?, stack: Vec::new(), base, lent };
+    if !scalar(&mut encoder.out, value.as_ptr()) {
+        encoder.open(value.clone())?;
+        encoder.run()?;
+    }
+    encoder.out.finish(py)
+}
+
+impl<'py> Encoder<'py, '_> {
+    /// Write what the open containers hold until none is open.
+    fn run(&mut self) -> PyResult<()> {
+        while let Some(frame) = self.stack.last_mut() {
+            let opened = match frame.kind {
+                Kind::List => Self::list(&mut self.out, frame),
+                Kind::Tuple => Self::tuple(&mut self.out, frame),
+                Kind::Dict => Self::dict(&mut self.out, frame),
+            };
+            match opened {
+                Some(obj) => self.open(obj)?,
+                None => self.close()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Write elements until one is not plain, which is returned, or all are written.
+    #[inline]
+    fn list(out: &mut Buffer, frame: &mut Frame<'py>) -> Option<Bound<'py, PyAny>> {
+        let list = frame.obj.as_ptr();
+        while frame.done < frame.len {
+            // SAFETY: the frame holds the list, and the index is below its length as it is now.
+            let obj = unsafe {
+                if frame.next >= ffi::PyList_Size(list) {
+                    return None;
+                }
+                ffi::PyList_GET_ITEM(list, frame.next)
+            };
+            frame.next += 1;
+            frame.done += 1;
+            if !scalar(out, obj) {
+                // SAFETY: the list still holds the object; the reference taken here is a new one.
+                return Some(unsafe { Bound::from_borrowed_ptr(frame.obj.py(), obj) });
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn tuple(out: &mut Buffer, frame: &mut Frame<'py>) -> Option<Bound<'py, PyAny>> {
+        while frame.done < frame.len {
+            // SAFETY: the frame holds the tuple, whose length never changes; the index is below it.
+            let obj = unsafe { ffi::PyTuple_GET_ITEM(frame.obj.as_ptr(), frame.next) };
+            frame.next += 1;
+            frame.done += 1;
+            if !scalar(out, obj) {
+                // SAFETY: the tuple holds the object; the reference taken here is a new one.
+                return Some(unsafe { Bound::from_borrowed_ptr(frame.obj.py(), obj) });
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn dict(out: &mut Buffer, frame: &mut Frame<'py>) -> Option<Bound<'py, PyAny>> {
+        let py = frame.obj.py();
+        if let Some(value) = frame.value.take()
+            && !scalar(out, value.as_ptr())
+        {
+            return Some(value);
+        }
+        let dict = frame.obj.as_ptr();
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        while frame.done < frame.len {
+            // SAFETY: the frame holds the dict; `PyDict_Next` checks the position against the dict as it is now.
+            if unsafe { ffi::PyDict_Next(dict, &raw mut frame.next, &raw mut key, &raw mut value) } == 0 {
+                return None;
+            }
+            frame.done += 1;
+            // SAFETY: key and value were just read off the dict and nothing has run since.
+            let is_salted = unsafe {
+                let kind = ffi::Py_TYPE(key);
+                kind == &raw mut ffi::PyUnicode_Type || kind == &raw mut ffi::PyBytes_Type
+            };
+            frame.unsalted += usize::from(!is_salted);
+            if !scalar(out, key) {
+                // SAFETY: the dict holds both; the references taken here are new ones.
+                let (key, value) = unsafe { (Bound::from_borrowed_ptr(py, key), Bound::from_borrowed_ptr(py, value)) };
+                frame.key = Some(key.clone());
+                frame.value = Some(value);
+                return Some(key);
+            }
+            if !scalar(out, value) {
+                // SAFETY: as above.
+                let (key, value) = unsafe { (Bound::from_borrowed_ptr(py, key), Bound::from_borrowed_ptr(py, value)) };
+                frame.key = Some(key);
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// Write a value that is not plain: begin a container, or ask for what is rare.
+    fn open(&mut self, obj: Bound<'py, PyAny>) -> PyResult<()> {
+        // SAFETY: `obj` is live.
+        let kind = unsafe { ffi::Py_TYPE(obj.as_ptr()) };
+        if kind == &raw mut ffi::PyDict_Type || kind == self.lent.dict.as_ptr().cast() {
+            // SAFETY: the object is a dict.
+            let n = unsafe { ffi::PyDict_Size(obj.as_ptr()) } as usize;
+            self.reserve_depth()?;
+            wire::map(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many keys"))?;
+            self.push(Kind::Dict, obj, n, None);
+            Ok(())
+        } else if kind == &raw mut ffi::PyList_Type || kind == self.lent.list.as_ptr().cast() {
+            self.open_list(obj)
+        } else if kind == &raw mut ffi::PyTuple_Type {
+            // SAFETY: the object is a tuple.
+            let n = unsafe { ffi::PyTuple_Size(obj.as_ptr()) } as usize;
+            self.open_ext(ext::TUPLE, Kind::Tuple, obj, n)
+        } else if kind == &raw mut ffi::PySet_Type || kind == self.lent.set.as_ptr().cast() {
+            self.open_set(ext::SET, &obj)
+        } else if kind == &raw mut ffi::PyFrozenSet_Type {
+            self.open_set(ext::FROZENSET, &obj)
+        } else {
+            self.extra(&obj)
+        }
+    }
+
+    fn open_list(&mut self, obj: Bound<'py, PyAny>) -> PyResult<()> {
+        // SAFETY: the object is a list.
+        let n = unsafe { ffi::PyList_Size(obj.as_ptr()) } as usize;
+        if n >= MIN_PACKED_FLOATS && self.pack_floats(&obj, n)? {
+            return Ok(());
+        }
+        self.reserve_depth()?;
+        wire::array(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many elements"))?;
+        self.push(Kind::List, obj, n, None);
+        Ok(())
+    }
+
+    /// Write a list of floats as one array, in 32 bits each where that loses nothing; false where it holds others.
+    fn pack_floats(&mut self, obj: &Bound<'py, PyAny>, n: usize) -> PyResult<bool> {
+        let mut narrow = true;
+        let mut floats = Vec::new();
+        for index in 0..n {
+            // SAFETY: nothing runs between the elements, so that the list keeps its length `n`.
+            let value = unsafe {
+                let item = ffi::PyList_GET_ITEM(obj.as_ptr(), index.cast_signed());
+                if ffi::Py_TYPE(item) != &raw mut ffi::PyFloat_Type {
+                    return Ok(false);
+                }
+                ffi::PyFloat_AsDouble(item)
+            };
+            if floats.is_empty() {
+                floats.reserve_exact(n);
+            }
+            narrow = narrow && f64::from(value as f32).to_bits() == value.to_bits();
+            floats.push(value);
+        }
+        let code = if narrow { ext::FLOATS32 } else { ext::FLOATS64 };
+        let width = if narrow { 4 } else { 8 };
+        wire::ext(&mut self.out, code, n.saturating_mul(width)).or_else(|_| self.fail("is too long"))?;
+        for value in floats {
+            if narrow {
+                self.out.put((value as f32).to_le_bytes());
+            } else {
+                self.out.put(value.to_le_bytes());
+            }
+        }
+        Ok(true)
+    }
+
+    fn open_set(&mut self, code: i8, obj: &Bound<'py, PyAny>) -> PyResult<()> {
+        // SAFETY: the object is a set or frozenset; the new tuple holds its elements, so that they stay as they are.
+        let elements = unsafe { Bound::from_owned_ptr_or_err(self.py, ffi::PySequence_Tuple(obj.as_ptr()))? };
+        let n = elements.len()?;
+        if n > MAX_UNSALTED_KEYS {
+            let salted = elements.try_iter()?.filter(|item| {
+                item.as_ref()
+                    .is_ok_and(|item| item.is_exact_instance_of::<PyString>() || item.is_exact_instance_of::<PyBytes>())
+            });
+            if n - salted.count() > MAX_UNSALTED_KEYS {
+                return self.fail(&unsalted());
+            }
+        }
+        self.open_ext(code, Kind::Tuple, elements, n)
+    }
+
+    /// Begin an extension value whose body is one array of `n` elements; its length is filled in when it closes.
+    fn open_ext(&mut self, code: i8, kind: Kind, obj: Bound<'py, PyAny>, n: usize) -> PyResult<()> {
+        self.reserve_depth()?;
+        self.out.put([marker::EXT32]);
+        let patch = self.out.len;
+        self.out.put([0, 0, 0, 0, code as u8]);
+        wire::array(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many elements"))?;
+        self.push(kind, obj, n, Some(patch));
+        Ok(())
+    }
+
+    fn push(&mut self, kind: Kind, obj: Bound<'py, PyAny>, len: usize, patch: Option<usize>) {
+        self.stack.push(Frame { kind, obj, next: 0, done: 0, len, key: None, value: None, patch, unsalted: 0 });
+    }
+
+    fn close(&mut self) -> PyResult<()> {
+        let Some(frame) = self.stack.last() else { return Ok(()) };
+        // SAFETY: the frame holds the object, whose type is that of its kind.
+        let now = unsafe {
+            match frame.kind {
+                Kind::List => ffi::PyList_Size(frame.obj.as_ptr()),
+                Kind::Dict => ffi::PyDict_Size(frame.obj.as_ptr()),
+                Kind::Tuple => frame.len.cast_signed(),
+            }
+        };
+        if frame.done != frame.len || now != frame.len.cast_signed() {
+            return self.fail_here("changed while it was being encoded");
+        }
+        if frame.unsalted > MAX_UNSALTED_KEYS {
+            return self.fail_here(&unsalted());
+        }
+        if let Some(at) = frame.patch {
+            // The code stands between the length and the body.
+            let Ok(length) = u32::try_from(self.out.len - at - 5) else { return self.fail_here("is too long") };
+            self.out.patch(at, length);
+        }
+        self.stack.pop();
+        Ok(())
+    }
+
+    fn extra(&mut self, obj: &Bound<'py, PyAny>) -> PyResult<()> {
+        match self.lent.pack_extra.bind(self.py).call1((obj,)) {
+            Ok(packed) => {
+                let (code, body): (i8, Bound<'py, PyBytes>) = packed.extract()?;
+                let body = body.as_bytes();
+                wire::ext(&mut self.out, code, body.len()).or_else(|_| self.fail("is too long"))?;
+                self.out.extend(body);
+                Ok(())
+            }
+            Err(error)
+                if error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyValueError>(self.py) =>
+            {
+                self.fail(&error.value(self.py).to_string())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reserve_depth(&self) -> PyResult<()> {
+        if self.stack.len() < MAX_DEPTH { Ok(()) } else { self.fail(&format!("is nested deeper than {MAX_DEPTH}")) }
+    }
+
+    /// The error for the value at which the innermost open container stands.
+    #[cold]
+    fn fail<T>(&self, reason: &str) -> PyResult<T> {
+        self.fail_at(&self.stack, reason)
+    }
+
+    /// The error for the innermost open container itself.
+    #[cold]
+    fn fail_here<T>(&self, reason: &str) -> PyResult<T> {
+        self.fail_at(self.stack.split_last().map_or(&[], |(_, outer)| outer), reason)
+    }
+
+    fn fail_at<T>(&self, frames: &[Frame<'py>], reason: &str) -> PyResult<T> {
+        let mut path = self.base.to_owned();
+        for frame in frames {
+            match (&frame.kind, &frame.key) {
+                (Kind::Dict, Some(key)) => step(&mut path, key, frame.value.is_some()),
+                _ => {
+                    let _ = write!(path, "[{}]", frame.done.saturating_sub(1));
+                }
+            }
+        }
+        Err(crate::Error::Encode { path, reason: reason.to_owned() }.into())
+    }
+}
+
+fn unsalted() -> String {
+    format!("has more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes")
+}
+
+/// Append `.key`, or `[key]` where it is not a name.
+fn step(path: &mut String, key: &Bound<'_, PyAny>, is_key: bool) {
+    let text = key.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
+    match text {
+        Some(name) if !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(name);
+        }
+        Some(name) => {
+            let _ = write!(path, "[{:?}]", name.chars().take(40).collect::<String>());
+        }
+        None => {
+            let kind = key.get_type().name().map_or_else(|_| "key".into(), |name| name.to_string());
+            let _ = write!(path, "[{kind}]");
+        }
+    }
+    if is_key {
+        path.push_str(" (the key)");
+    }
+}
