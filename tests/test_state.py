@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import pickle
+import pickle  # the states are this process's own
 from decimal import Decimal
 
 import pytest
@@ -291,7 +291,7 @@ def test_a_message_that_cannot_be_stored_is_refused_with_its_path_and_changes_no
 def test_case_57_ids_that_no_store_can_hold_are_refused(bad):
     """dbos 759: an empty id makes a row that can never be resumed. Cases 38 and 57: NUL, None, 10 KB too."""
     for args in ((bad, "u"), ("s", bad)):
-        with pytest.raises(ValueError, match="session_id|user_id"):
+        with pytest.raises(ValueError, match=r"session_id|user_id"):
             SessionState(*args)
     state = SessionState("s", "u")
     state.session_id = bad
@@ -319,7 +319,7 @@ def test_copies_are_independent_and_equal():
     state.step_results[0] = {"a": [1]}
     save(state)
     state.metadata = {"k": [1]}
-    for twin in (state.copy(), copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+    for twin in (state.copy(), copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):  # noqa: S301
         assert twin == state
         assert (twin.version, twin.pending()[:2]) == (state.version, state.pending()[:2])
         twin.messages.append({"role": "user", "content": "only there"})

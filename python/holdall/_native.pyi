@@ -568,3 +568,6 @@ def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_
     Raises:
         DecodeError: `offset` is the byte of the fault.
     """
+
+def json_depth(text: bytes) -> int:
+    """Return how deep a JSON text nests, in one pass: for parsers that recurse."""

@@ -1,1 +1,137 @@
+use proptest::prelude::*;
 
+use super::decode::{Reader, Token};
+use super::encode;
+use crate::Error;
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}
+
+/// The first bytes of each width in the specification.
+#[test]
+fn integers_take_their_shortest_form() {
+    let rows: &[(i64, &[u8])] = &[
+        (0, &[0x00]),
+        (127, &[0x7f]),
+        (128, &[0xcc, 0x80]),
+        (255, &[0xcc, 0xff]),
+        (256, &[0xcd, 0x01, 0x00]),
+        (65_535, &[0xcd, 0xff, 0xff]),
+        (65_536, &[0xce, 0x00, 0x01, 0x00, 0x00]),
+        (4_294_967_295, &[0xce, 0xff, 0xff, 0xff, 0xff]),
+        (4_294_967_296, &[0xcf, 0, 0, 0, 1, 0, 0, 0, 0]),
+        (-1, &[0xff]),
+        (-32, &[0xe0]),
+        (-33, &[0xd0, 0xdf]),
+        (-128, &[0xd0, 0x80]),
+        (-129, &[0xd1, 0xff, 0x7f]),
+        (-32_768, &[0xd1, 0x80, 0x00]),
+        (-32_769, &[0xd2, 0xff, 0xff, 0x7f, 0xff]),
+        (-2_147_483_648, &[0xd2, 0x80, 0, 0, 0]),
+        (-2_147_483_649, &[0xd3, 0xff, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]),
+    ];
+    for (value, expected) in rows {
+        assert_eq!(written(|out| encode::int(out, *value)), *expected, "{value}");
+    }
+}
+
+#[test]
+fn an_extension_of_1_2_4_8_or_16_bytes_has_a_fixed_header() {
+    for (n, expected) in
+        [(1, 0xd4), (2, 0xd5), (4, 0xd6), (8, 0xd7), (16, 0xd8), (3, 0xc7), (256, 0xc8), (65_536, 0xc9)]
+    {
+        let bytes = written(|out| assert_eq!(encode::ext(out, -5, n), Ok(())));
+        assert_eq!(bytes.first(), Some(&expected), "{n}");
+    }
+}
+
+fn is_error(data: &[u8]) -> bool {
+    let mut reader = Reader::new(data, 0);
+    while reader.left() > 0 {
+        match reader.token() {
+            Ok(_) => {}
+            Err(Error::Decode { offset, .. }) => return offset <= data.len(),
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[test]
+fn a_length_beyond_what_is_left_is_refused_before_anything_is_made_of_it() {
+    let rows: &[&[u8]] = &[
+        &[0xdd, 0xff, 0xff, 0xff, 0xff],
+        &[0xdf, 0xff, 0xff, 0xff, 0xff, 0x00],
+        &[0xdb, 0xff, 0xff, 0xff, 0xff, b'a'],
+        &[0xc6, 0x7f, 0xff, 0xff, 0xff],
+        &[0xc9, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00],
+        &[0x92, 0x01],
+        &[0x81, 0x01],
+        &[0xa1],
+        &[0xcf, 0, 0, 0],
+        &[0xd4],
+        &[0xc1],
+    ];
+    for data in rows {
+        assert!(is_error(data), "{data:x?}");
+    }
+}
+
+/// Each array below declares all that is left; together they declare more than there is.
+#[test]
+fn nested_containers_share_what_is_left() {
+    let mut data = Vec::new();
+    for _ in 0..100 {
+        data.extend([0xdc, 0x03, 0x00]);
+    }
+    data.resize(data.len() + 0x300, 0x00);
+    assert!(is_error(&data));
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(value: u64, negative in i64::MIN..0, float: f64, text: String, data: Vec<u8>) {
+        let bytes = written(|out| {
+            encode::array(out, 7).expect("short");
+            encode::uint(out, value);
+            encode::int(out, negative);
+            encode::float(out, float);
+            encode::str(out, text.as_bytes()).expect("short");
+            encode::bin(out, &data).expect("short");
+            encode::boolean(out, true);
+            encode::ext(out, 7, data.len()).expect("short");
+            out.extend(&data);
+        });
+        let mut reader = Reader::new(&bytes, 0);
+        prop_assert_eq!(reader.token(), Ok(Token::Array(7)));
+        prop_assert_eq!(reader.token(), Ok(Token::Uint(value)));
+        prop_assert_eq!(reader.token(), Ok(Token::Int(negative)));
+        let Ok(Token::Float(read)) = reader.token() else { return Err(TestCaseError::fail("no float")) };
+        prop_assert_eq!(read.to_bits(), float.to_bits());
+        prop_assert_eq!(reader.token(), Ok(Token::Str(text.as_bytes())));
+        prop_assert_eq!(reader.token(), Ok(Token::Bin(&data)));
+        prop_assert_eq!(reader.token(), Ok(Token::Bool(true)));
+        prop_assert_eq!(reader.token(), Ok(Token::Ext(7, &data)));
+        prop_assert_eq!(reader.left(), 0);
+    }
+
+    #[test]
+    fn any_bytes_end_in_tokens_or_in_an_error(data: Vec<u8>) {
+        let mut reader = Reader::new(&data, 0);
+        let mut last = 0;
+        while reader.left() > 0 {
+            match reader.token() {
+                Ok(_) => prop_assert!(reader.offset() > last),
+                Err(Error::Decode { offset, .. }) => {
+                    prop_assert!(offset <= data.len());
+                    break;
+                }
+                Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+            }
+            last = reader.offset();
+        }
+    }
+}

@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod keys;
+mod nesting;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -54,10 +55,17 @@ fn msgpack_decode<'py>(
     decode::decode(py, data, start, frozen, &frozen_keys, Lent::get(py)?)
 }
 
+/// See `_native.pyi`.
+#[pyfunction]
+fn json_depth(text: &[u8]) -> usize {
+    nesting::of_json(text)
+}
+
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MSGPACK_MAX_DEPTH", crate::msgpack::MAX_DEPTH)?;
     module.add("MSGPACK_MAX_UNSALTED_KEYS", crate::msgpack::MAX_UNSALTED_KEYS)?;
     module.add("MSGPACK_MIN_PACKED_FLOATS", crate::msgpack::MIN_PACKED_FLOATS)?;
+    module.add_function(wrap_pyfunction!(json_depth, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_encode, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode, module)?)
 }

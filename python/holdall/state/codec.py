@@ -12,18 +12,17 @@ from typing import Any, Final, Literal, NamedTuple
 from holdall._native import msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError, DecryptError, UnknownNameError
 from holdall.state import seal
-from holdall.state.document import check_types, items_of, log_fields, state_of, stored_item
+from holdall.state.document import FROZEN_FIELDS, check_types, items_of, log_fields, state_of, stored_item
 from holdall.state.messages import MESSAGE, STEP_RESULT, Item, Pending
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
-Format = Literal["msgpack", "json", "protobuf"]
+Format = Literal["msgpack", "json"]
 
-FORMATS: Final = ("msgpack", "json", "protobuf")
+FORMATS: Final = ("msgpack", "json")
 HEAD: Final = "head"
 DOCUMENT: Final = "document"
 ENCRYPTED: Final = "encrypted"
-_FROZEN: Final = ("messages", "step_results", "value")
 # A msgpack entry is the array [schema version, value]; the version is below 128 and takes one byte.
 _PAIR: Final = 0x92
 _ENTRY_HEADER: Final = bytes([_PAIR, ENTRIES.current])
@@ -77,7 +76,7 @@ class StateSerializer:
         encryption: seal.Encryption | None = None,
     ) -> None:
         self.format = format
-        self.log_format = log_format or ("protobuf" if format == "protobuf" else "msgpack")
+        self.log_format = log_format or "msgpack"
         for name in (self.format, self.log_format):
             if name not in FORMATS:
                 raise UnknownNameError(
@@ -281,15 +280,13 @@ def _format_of(data: bytes) -> Format:
         return "json"
     if 0x80 <= first <= 0x8F or first in (0xDE, 0xDF):  # noqa: PLR2004 - the markers of a map
         return "msgpack"
-    if first == 0x08:  # noqa: PLR2004 - the tag of field 1, a varint
-        return "protobuf"
     raise DecodeError(
         "neither MessagePack, JSON nor protobuf as holdall writes them (at byte 0)", offset=0, reason="unknown format"
     )
 
 
 def _msgpack_loads(data: bytes) -> dict[str, Any]:
-    document = msgpack_decode(data, frozen_keys=_FROZEN)
+    document = msgpack_decode(data, frozen_keys=FROZEN_FIELDS)
     if not isinstance(document, dict):
         raise DecodeError("a document that is not a map", offset=0, reason="not a map")
     return document
@@ -300,11 +297,7 @@ Codec = tuple[Callable[[dict[str, Any]], bytes], Callable[[bytes], dict[str, Any
 
 def _codec(name: str) -> Codec:
     if name == "json":
-        from holdall.state import json_codec  # noqa: PLC0415 - only where it is used
+        from holdall.state import json_codec
 
         return json_codec.dumps, json_codec.loads
-    if name == "protobuf":
-        from holdall.state import protobuf_codec  # noqa: PLC0415 - an extra
-
-        return protobuf_codec.dumps, protobuf_codec.loads
     return msgpack_encode, _msgpack_loads

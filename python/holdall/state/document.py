@@ -14,6 +14,8 @@ from holdall.errors import ArgumentError, DecodeError
 from holdall.state.messages import MESSAGE, STEP_RESULT, Item
 from holdall.state.session import HEAD_FIELDS, SessionState
 
+# Read-only where a document is read: what stands in the log, and the value of an entry.
+FROZEN_FIELDS = ("messages", "step_results", "value")
 _EXTRA_FIELDS = frozenset({"_version", "_order", "version", "messages", "step_results"})
 _PAIR = 2
 
@@ -80,10 +82,10 @@ def state_of(document: dict[str, Any]) -> SessionState:
     unknown = [name for name in document if name not in HEAD_FIELDS and name not in _EXTRA_FIELDS]
     if unknown:
         raise _bad(f"field {unknown[0]!r} is not known to this version")
-    fields = {"session_id": None, "user_id": None}
+    fields: dict[str, Any] = {"session_id": None, "user_id": None}
     fields.update((name, document[name]) for name in HEAD_FIELDS if name in document)
     try:
-        state = SessionState(**fields)  # type: ignore[arg-type] - the ids are checked there
+        state = SessionState(**fields)
         check_types(state)
     except ArgumentError as exc:
         raise _bad(f"field is wrong: {exc}") from exc

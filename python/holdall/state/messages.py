@@ -11,10 +11,13 @@ place and moves the watermark back to it, so that the next save says "keep the f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex, TypeVar, overload
 
 from holdall._native import msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, EncodeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Message = dict[str, Any]
 StepKey = int | str
@@ -231,11 +234,11 @@ class MessageLog(list[Message]):
         """Sort as `list.sort` does."""
         self.reset(sorted(self, **how))
 
-    def __iadd__(self, messages: Iterable[Message]) -> MessageLog:  # type: ignore[override, misc]
+    def __iadd__(self, messages: Iterable[Message]) -> Self:  # type: ignore[override, misc]
         self.extend(messages)
         return self
 
-    def __imul__(self, n: SupportsIndex) -> MessageLog:  # type: ignore[override, misc]
+    def __imul__(self, n: SupportsIndex) -> Self:
         self.reset(list(self) * n)
         return self
 
@@ -323,7 +326,7 @@ class StepResults(dict[StepKey, Any]):
         for step, result in dict(*args, **kwargs).items():
             self[step] = result
 
-    def __ior__(self, other: Any) -> StepResults:  # type: ignore[override, misc]
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]
         self.update(other)
         return self
 

@@ -49,7 +49,7 @@ class Zstd:
     def _module(self) -> Any:
         if self._zstd is None:
             try:
-                import zstandard  # noqa: PLC0415 - an extra
+                import zstandard
             except ImportError as exc:
                 raise ImportError("compressed entries need an extra: pip install 'holdall[zstd]'") from exc
             self._zstd = zstandard
@@ -112,8 +112,8 @@ class Encryption:
 
     def __init__(self, keys: Mapping[str, bytes], current: str, *, allow_plain: bool = False) -> None:
         try:
-            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as exc:
             raise ImportError("encryption needs an extra: pip install 'holdall[crypto]'") from exc
         if current not in keys:

