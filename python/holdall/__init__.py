@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from holdall._native import PRIORITY_WEIGHTS, ContextItem, PackResult, Recency, Rendition, Tokenizer, __version__
+from holdall._native import (
+    PRIORITY_WEIGHTS,
+    ContextItem,
+    PackResult,
+    Recency,
+    Rendition,
+    Tokenizer,
+    __version__,
+    count_messages,
+)
 from holdall.context.packer import ContextWindowPacker
 from holdall.context.report import Dropped, Kept
 
@@ -17,4 +26,5 @@ __all__ = [
     "Rendition",
     "Tokenizer",
     "__version__",
+    "count_messages",
 ]

@@ -110,6 +110,66 @@ class Tokenizer:
     def cache_clear(self) -> None:
         """Forget all counts."""
 
+# -- chat --------------------------------------------------------------------------------------------------------------
+
+def count_messages(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tokenizer: Tokenizer | None = None,
+    system: str | Sequence[Mapping[str, Any]] | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    format: Literal["openai", "responses", "anthropic"] | None = None,  # noqa: A002
+    overhead: Mapping[str, int | str] | None = None,
+) -> int:
+    """Count the tokens of a conversation as it is sent: every string of it, its framing, its media, its tools.
+
+    With the default overhead, `tok` the tokenizer and `json` compact with non-ASCII unescaped:
+
+    - the request costs 3, and each message 3, 1 if it has a `name`, and `tok(s)` for every string in it, keys not counted:
+      role, content, name, ids, types, and whatever else is sent. Booleans, numbers and null cost nothing;
+    - each call costs 3 more: an element of `tool_calls`, a `function_call`, a block whose type ends with "tool_use", a
+      Responses item whose type ends with "_call". `arguments` or `input` that is not text counts as `tok(json(...))`;
+    - images, audio, video and files cost what their type's rule says, from their size, never from their base64: an OpenAI
+      image 85 + 170 for each tile of 512 x 512 (unknown size 765, low detail 85), an Anthropic image width x height / 750
+      (at most 4784, unknown 1600), audio 10 a second, a file 1 for 8 bytes (text files 3; unknown 2000);
+    - encrypted reasoning and signatures cost 3 for 16 characters;
+    - the system prompt costs as a message with role "system"; tools cost 12 once, and each 7 and `tok(json(tool))`.
+
+    Args:
+        messages: OpenAI chat messages, OpenAI Responses items or Anthropic messages: dicts, other mappings, or the SDKs'
+            own objects.
+        tokenizer: Counts the strings; o200k_base if none is given. Its margin is not applied.
+        system: A system prompt beside the messages, as Anthropic takes it.
+        tools: The tool schemas of the request.
+        format: The messages' format; found from the messages if none is given.
+        overhead: Other figures, each an integer of at least 0: per_message, per_name, per_request, per_call, per_part,
+            per_audio_second, audio_bytes_per_second, audio_unknown, text_file_bytes_per_token, file_bytes_per_token,
+            file_unknown, video_bytes_per_token, video_unknown; and image: tokens for each, or "openai" or "anthropic".
+
+    Raises:
+        MessageError: A message cannot be read; `index`, `path` and `reason` say where and why.
+        ToolSchemaError: A tool is not a JSON value.
+        UnknownNameError: A format or a figure of the overhead that there is not.
+        ArgumentError: `messages` is not a list, or the system prompt is neither text nor blocks.
+
+    Time O(size of the conversation).
+    """
+
+def _chat_groups(messages: Sequence[Any], *, format: str | None = None, system: object = None) -> dict[str, Any]:  # noqa: A002
+    """The format, the groups and what is wrong with a conversation, for tests."""
+
+def _chat_sendable(messages: Sequence[Any], *, format: str | None = None, system: object = None) -> list[Any]:  # noqa: A002
+    """The messages that can be sent: the caller's own objects, or repaired copies; for tests."""
+
+def _chat_parts(message: object, *, format: str = "openai") -> list[tuple[str, str, str, bool]]:  # noqa: A002
+    """The parts of a message: path, path of the text, text, whether the text may be changed; for tests."""
+
+def _chat_edit(message: object, edits: Sequence[tuple[Sequence[str | int], str | None]]) -> Any:
+    """A copy with the text at each path replaced, or what is there removed; for tests."""
+
+def _chat_fingerprint(message: object) -> int:
+    """A hash of a message's content, order and shape; for tests."""
+
 # -- relevance ---------------------------------------------------------------------------------------------------------
 
 @final

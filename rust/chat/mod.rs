@@ -83,3 +83,15 @@ pub fn parse_system<N: Node>(node: &N) -> Result<Message> {
         crate::Error::Argument(format!("system{at}: {}", fault.reason))
     })
 }
+
+/// A value as compact JSON, as it is sent: no spaces, non-ASCII unescaped. The same bytes as Python's
+/// `json.dumps(value, ensure_ascii=False, separators=(",", ":"))`.
+///
+/// # Errors
+/// `Error::Argument` when the value is nested too deep or holds something that JSON does not know.
+pub fn compact_json<N: Node>(value: &N) -> Result<String> {
+    let mut out = String::new();
+    json::write(value, &mut out, &mut json::Fuel::default(), 0)
+        .map_err(|fault| crate::Error::Argument(fault.reason))?;
+    Ok(out)
+}

@@ -4,9 +4,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::node::{PyNode, key, plain};
-use crate::chat::framing::{ImageRule, Overhead};
+use super::tokens::Tokenizer;
+use crate::chat::framing::{ImageRule, Overhead, cost};
 use crate::chat::group::{GroupKind, group};
 use crate::chat::{self, Edit, EditTree, Format, Key, Message, Path};
+use crate::tools::Costs;
 use crate::{Error, Result};
 
 /// A conversation as the caller gave it, and as it was read. The nodes are the caller's own objects.
@@ -14,12 +16,15 @@ pub(super) struct Conversation<'py> {
     pub(super) format: Format,
     pub(super) nodes: Vec<Bound<'py, PyAny>>,
     pub(super) messages: Vec<Message>,
-    #[allow(dead_code, reason = "the packer reads it")]
     pub(super) system: Option<Message>,
 }
 
 /// The messages of a list, a tuple or another sequence.
 pub(super) fn nodes<'py>(messages: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    listed(messages, "messages must be a list of messages")
+}
+
+fn listed<'py>(messages: &Bound<'py, PyAny>, wanted: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if !messages.is_instance_of::<PyString>() && !messages.is_instance_of::<PyDict>() {
         if let Ok(list) = messages.cast::<PyList>() {
             return Ok(list.iter().collect());
@@ -34,7 +39,7 @@ pub(super) fn nodes<'py>(messages: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py
         }
     }
     let kind = messages.get_type().name()?;
-    Err(Error::Argument(format!("messages must be a list of messages, not {kind}")).into())
+    Err(Error::Argument(format!("{wanted}, not {kind}")).into())
 }
 
 /// Read a conversation. `format` is found from the messages when none is named.
@@ -104,7 +109,6 @@ fn copied<'py>(value: &Bound<'py, PyAny>, tree: &EditTree<'_>) -> PyResult<Bound
 }
 
 /// The overhead that a caller gives as a mapping of figures; what it does not name keeps its default.
-#[allow(dead_code, reason = "the packer calls it")]
 pub(super) fn overhead(figures: Option<&Bound<'_, PyAny>>) -> PyResult<Overhead> {
     let mut overhead = Overhead::default();
     let Some(figures) = figures.filter(|figures| !figures.is_none()) else { return Ok(overhead) };
@@ -138,6 +142,47 @@ const fn kind_name(kind: GroupKind) -> &'static str {
         GroupKind::Assistant => "assistant",
         GroupKind::Turn => "turn",
     }
+}
+
+/// Tokens of a conversation as it is sent.
+#[pyfunction]
+#[pyo3(signature = (messages, *, tokenizer=None, system=None, tools=None, format=None, overhead=None))]
+fn count_messages<'py>(
+    py: Python<'py>,
+    messages: &Bound<'py, PyAny>,
+    tokenizer: Option<Py<Tokenizer>>,
+    system: Option<&Bound<'py, PyAny>>,
+    tools: Option<&Bound<'py, PyAny>>,
+    format: Option<&str>,
+    overhead: Option<&Bound<'py, PyAny>>,
+) -> PyResult<u64> {
+    let overhead = self::overhead(overhead)?;
+    let conversation = read(messages, format, system)?;
+    let schemas = tools.map(tool_texts).transpose()?.unwrap_or_default();
+    let tokenizer = tokenizer.map_or_else(|| Tokenizer::default_one(py), Ok)?;
+    let counter = tokenizer.get().counter();
+    let count = || -> Result<u64> {
+        let costs = Costs::default();
+        let mut total = overhead.per_request.saturating_add(if schemas.is_empty() { 0 } else { costs.once });
+        for message in conversation.system.iter().chain(&conversation.messages) {
+            total = total.saturating_add(cost(message, &*counter, &overhead)?.total);
+        }
+        for schema in &schemas {
+            total = total.saturating_add(costs.per_tool).saturating_add(counter.count(schema)?);
+        }
+        Ok(total)
+    };
+    if counter.calls_back() { Ok(count()?) } else { Ok(py.detach(count)?) }
+}
+
+/// Each tool of a list as its compact JSON.
+fn tool_texts(tools: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let text = |(index, tool): (usize, Bound<'_, PyAny>)| match chat::compact_json(&PyNode::new(tool)) {
+        Err(Error::Argument(reason)) => Err(Error::ToolSchema { tool: index.to_string(), path: String::new(), reason }),
+        text => text,
+    };
+    let list = listed(tools, "tools must be a list of tool schemas")?;
+    Ok(list.into_iter().enumerate().map(text).collect::<Result<_>>()?)
 }
 
 /// The groups of a conversation and what is wrong with it.
@@ -243,6 +288,7 @@ fn _chat_fingerprint(message: Bound<'_, PyAny>) -> PyResult<u128> {
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(count_messages, module)?)?;
     module.add_function(wrap_pyfunction!(_chat_groups, module)?)?;
     module.add_function(wrap_pyfunction!(_chat_sendable, module)?)?;
     module.add_function(wrap_pyfunction!(_chat_parts, module)?)?;

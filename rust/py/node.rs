@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
 
+use super::tokens::text_of;
 use crate::chat::{Key, Kind, Node};
 
 /// A Python value: a dict, a list or tuple, a str, None, a bool, an int or a float as they are; another mapping or sequence, or
@@ -71,17 +72,9 @@ pub(super) fn plain<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>>
     None
 }
 
-/// The text of a str. A pair of surrogates is the character it stands for and a lone one U+FFFD, as in tiktoken.
-pub(super) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Cow<'a, str> {
-    if let Ok(text) = text.to_str() {
-        return Cow::Borrowed(text);
-    }
-    let units: Option<Vec<u16>> = text
-        .call_method1(intern!(text.py(), "encode"), ("utf-16-le", "surrogatepass"))
-        .ok()
-        .and_then(|bytes| bytes.extract::<Vec<u8>>().ok())
-        .map(|bytes| bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect());
-    Cow::Owned(String::from_utf16_lossy(&units.unwrap_or_default()))
+/// The text of a str; empty if Python refuses to encode it.
+fn read_text<'a>(text: &'a Bound<'_, PyString>) -> Cow<'a, str> {
+    text_of(text).unwrap_or_default()
 }
 
 /// The interned strings of every `Key`, in their order.
@@ -105,7 +98,7 @@ fn scalar_text(value: &Bound<'_, PyAny>) -> Option<String> {
             return Some(if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned());
         }
         let exact = PyFloat::new(value.py(), number);
-        return exact.repr().ok().map(|text| text_of(&text).into_owned());
+        return exact.repr().ok().map(|text| read_text(&text).into_owned());
     }
     if let Ok(number) = value.extract::<i64>() {
         return Some(number.to_string());
@@ -113,7 +106,7 @@ fn scalar_text(value: &Bound<'_, PyAny>) -> Option<String> {
     // int.__repr__, since a subclass such as IntEnum writes itself otherwise. Python refuses to write out a number of more
     // than 4300 digits; no JSON sender gets past that either.
     let repr = value.py().get_type::<PyInt>().call_method1(intern!(value.py(), "__repr__"), (value,)).ok()?;
-    repr.cast::<PyString>().ok().map(|text| text_of(text).into_owned())
+    repr.cast::<PyString>().ok().map(|text| read_text(text).into_owned())
 }
 
 impl Node for PyNode<'_> {
@@ -122,7 +115,7 @@ impl Node for PyNode<'_> {
     }
 
     fn text(&self) -> Option<Cow<'_, str>> {
-        self.value.cast::<PyString>().ok().map(text_of)
+        self.value.cast::<PyString>().ok().map(read_text)
     }
 
     fn scalar(&self) -> Option<Cow<'_, str>> {
@@ -161,7 +154,7 @@ impl Node for PyNode<'_> {
         match self.kind {
             Kind::Other => self.value.get_type().name().map_or_else(
                 |_| "an object of an unnamed type".to_owned(),
-                |name| format!("an object of type {}", text_of(&name)),
+                |name| format!("an object of type {}", read_text(&name)),
             ),
             kind => kind.name().to_owned(),
         }
