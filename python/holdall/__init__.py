@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdall import errors
 from holdall._native import (
     PRIORITY_WEIGHTS,
     ContextItem,
@@ -14,17 +18,114 @@ from holdall._native import (
 )
 from holdall.context.packer import ContextWindowPacker
 from holdall.context.report import Dropped, Kept
+from holdall.errors import (
+    ArgumentError,
+    ClosedError,
+    ConflictError,
+    DecodeError,
+    EncodeError,
+    HoldallError,
+    NewerStateError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    UnknownNameError,
+    UserDeletedError,
+)
+
+if TYPE_CHECKING:
+    from holdall.durable.checkpoint import CheckpointManager
+    from holdall.durable.open import open, open_sync  # noqa: A004 - `holdall.open` is the public name
+    from holdall.durable.optimistic import OptimisticStateStore
+    from holdall.durable.policies import Periodic, PerPhase, PerStep, PerTransaction, policy_for
+    from holdall.durable.run import Step, StepRun
+    from holdall.durable.session_store import (
+        MemorySessionStore,
+        PostgresSessionStore,
+        RedisSessionStore,
+        SessionStore,
+        SqliteSessionStore,
+    )
+    from holdall.state import Encryption, SessionState, StateSerializer
+
+# Imported on first use: `import holdall` brings neither asyncio nor a driver.
+_LAZY = {
+    "CheckpointManager": "holdall.durable.checkpoint",
+    "Encryption": "holdall.state",
+    "MemorySessionStore": "holdall.durable.session_store",
+    "OptimisticStateStore": "holdall.durable.optimistic",
+    "PerPhase": "holdall.durable.policies",
+    "PerStep": "holdall.durable.policies",
+    "PerTransaction": "holdall.durable.policies",
+    "Periodic": "holdall.durable.policies",
+    "PostgresSessionStore": "holdall.durable.session_store",
+    "RedisSessionStore": "holdall.durable.session_store",
+    "SessionState": "holdall.state",
+    "SessionStore": "holdall.durable.session_store",
+    "SqliteSessionStore": "holdall.durable.session_store",
+    "StateSerializer": "holdall.state",
+    "Step": "holdall.durable.run",
+    "StepRun": "holdall.durable.run",
+    "open": "holdall.durable.open",
+    "open_sync": "holdall.durable.open",
+    "policy_for": "holdall.durable.policies",
+}
 
 __all__ = [
     "PRIORITY_WEIGHTS",
+    "ArgumentError",
+    "CheckpointManager",
+    "ClosedError",
+    "ConflictError",
     "ContextItem",
     "ContextWindowPacker",
+    "DecodeError",
     "Dropped",
+    "EncodeError",
+    "Encryption",
+    "HoldallError",
     "Kept",
+    "MemorySessionStore",
+    "NewerStateError",
+    "NotFoundError",
+    "OptimisticStateStore",
+    "OutcomeUnknownError",
     "PackResult",
+    "PerPhase",
+    "PerStep",
+    "PerTransaction",
+    "Periodic",
+    "PostgresSessionStore",
     "Recency",
+    "RedisSessionStore",
     "Rendition",
+    "SessionState",
+    "SessionStore",
+    "SqliteSessionStore",
+    "StateSerializer",
+    "Step",
+    "StepRun",
+    "StoreUnavailableError",
     "Tokenizer",
+    "UnknownNameError",
+    "UserDeletedError",
     "__version__",
     "count_messages",
+    "errors",
+    "open",
+    "open_sync",
+    "policy_for",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'holdall' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

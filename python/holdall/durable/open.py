@@ -1,0 +1,106 @@
+"""`holdall.open(url)`: the session store behind a URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from holdall.durable.session_store import (
+    MemorySessionStore,
+    PostgresSessionStore,
+    RedisSessionStore,
+    SessionStore,
+    SqliteSessionStore,
+)
+from holdall.durable.sync import SyncSessionStore, refuse_in_loop
+from holdall.durable.urls import mask_url
+from holdall.errors import ArgumentError, UnknownNameError
+
+if TYPE_CHECKING:
+    from holdall.state import StateSerializer
+
+SCHEMES: Final = (
+    "memory:",
+    "sqlite:///path",
+    "postgresql://",
+    "redis://",
+    "rediss://",
+    "redis+sentinel://",
+    "redis+cluster://",
+)
+_REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
+_POSTGRES: Final = frozenset({"postgresql", "postgres"})
+
+
+def open(  # noqa: A001 - `holdall.open` is the public name
+    url: str, *, serializer: StateSerializer | None = None, **options: Any
+) -> SessionStore:
+    """Return the session store behind a URL. It connects on first use; no server is needed to construct it.
+
+    `async with holdall.open(url) as store` closes it at the end; without `async with`, call `await store.aclose()`.
+
+    Args:
+        url: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
+            `redis://host:6379/0`, `rediss://` (TLS), `redis+sentinel://host:26379,host:26379/master/0`,
+            `redis+cluster://host:6379`.
+        serializer: How states become bytes; by default what suits the backend.
+        options: Passed to the backend's store (pool sizes, key prefix, durability, ...).
+
+    Raises:
+        UnknownNameError: Another scheme; the message names the known ones.
+        ArgumentError: The URL cannot be read.
+        ImportError: The backend needs a driver; the message says which `pip install 'holdall[...]'` brings it.
+    """
+    if not isinstance(url, str):
+        raise ArgumentError(f"holdall.open takes a URL as text, not {type(url).__name__}")
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
+    if colon and scheme == "memory":
+        return MemorySessionStore(serializer=serializer, **options)
+    if colon and scheme == "sqlite":
+        return SqliteSessionStore(_sqlite_path(url, rest), serializer=serializer, **options)
+    if colon and scheme in _POSTGRES | _REDIS:
+        _check_host(url)
+        if scheme in _POSTGRES:
+            return PostgresSessionStore(url, serializer=serializer, **options)
+        return RedisSessionStore(url, serializer=serializer, **options)
+    shown = f"{scheme}:" if colon else mask_url(url)
+    raise UnknownNameError(
+        f"holdall.open knows no {shown!r}; it opens {', '.join(SCHEMES)}",
+        what="scheme",
+        name=scheme,
+        known=list(SCHEMES),
+    )
+
+
+def open_sync(url: str, *, serializer: StateSerializer | None = None, **options: Any) -> SyncSessionStore:
+    """Return the same store for code without asyncio; its calls block.
+
+    A context manager. It runs its own event loop in a thread, closes at exit, and is not carried over a fork.
+
+    Raises:
+        RunningLoopError: At once, when called inside a running event loop.
+    """
+    refuse_in_loop()
+    return SyncSessionStore(open(url, serializer=serializer, **options))
+
+
+def _sqlite_path(url: str, rest: str) -> str:
+    """Read `sqlite:///path` as SQLAlchemy does: three slashes relative, four absolute."""
+    if rest.startswith("///"):
+        path = unquote(rest[3:])
+        if path and "?" not in rest and "\0" not in path:
+            return path
+    raise ArgumentError(
+        f"cannot read {url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db, without a query"
+    )
+
+
+def _check_host(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Python's text may quote the part that holds the password.
+        raise ArgumentError(f"cannot read {mask_url(url)}: its host part is malformed") from None
+    if not parts.netloc and "host=" not in parts.query:
+        raise ArgumentError(f"{mask_url(url)} names no host; write {parts.scheme}://host/...")

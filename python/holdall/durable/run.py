@@ -1,0 +1,190 @@
+"""The loop behind `CheckpointManager.run`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdall.durable.snapshot import RestorePoint, version_of
+from holdall.errors import ArgumentError, ConflictError, HoldallError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from holdall.durable.checkpoint import CheckpointManager
+    from holdall.state import SessionState
+
+_BASE_DELAY_S: Final = 0.010
+_MAX_DELAY_S: Final = 1.0
+# SQLSTATE classes: 08 connection, 40 transaction rollback (serialization failure, deadlock), 53 resources, 57P shutdown.
+_TRANSIENT_SQLSTATES: Final = ("08", "40", "53", "57P")
+
+
+class StepRun(NamedTuple):
+    """What a step gets.
+
+    Attributes:
+        state: The session, to read and to change in place. It is the step's own until the step returns.
+        name: The step's name.
+        number: Its place in the run, from 1.
+        key: The same for every attempt at this step of this session, on any worker: an idempotency key for its effects.
+        attempt: 0 at first; counts tries within this process.
+    """
+
+    state: SessionState
+    name: str
+    number: int
+    key: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A unit of work.
+
+    Attributes:
+        name: Unique within the session.
+        fn: Does it and returns its result; may be async.
+        phase: For `PerPhase`: which phase it belongs to.
+        transaction: For `PerTransaction`: which transaction it belongs to, None for none.
+    """
+
+    name: str
+    fn: Callable[[StepRun], Any | Awaitable[Any]]
+    phase: str | None = None
+    transaction: str | None = None
+
+
+class RunReport(NamedTuple):
+    """How a run went."""
+
+    state: SessionState
+    done: list[str]
+    skipped: list[str]
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether another try may well succeed: the network failed, or the database asks for a retry."""
+    if isinstance(error, ConflictError):
+        return False
+    sqlstate = getattr(error, "sqlstate", None)
+    if isinstance(sqlstate, str) and sqlstate.startswith(_TRANSIENT_SQLSTATES):
+        return True
+    if isinstance(error, HoldallError):
+        return isinstance(error, StoreUnavailableError)
+    return isinstance(error, (ConnectionError, TimeoutError))
+
+
+class StepRunner:
+    """One run of steps over one session."""
+
+    def __init__(
+        self,
+        manager: CheckpointManager,
+        *,
+        retries: int,
+        retry_on: Callable[[BaseException], bool],
+        sleep: Callable[[float], Awaitable[None]],
+        draw: Callable[[], float],
+        on_step: Callable[[Step, str], None] | None,
+    ) -> None:
+        if retries < 0:
+            raise ArgumentError(f"retries is {retries}; it counts tries after the first")
+        self._manager = manager
+        self._retries = retries
+        self._retry_on = retry_on
+        self._sleep = sleep
+        self._draw = draw
+        self._tell = on_step if on_step is not None else _ignore
+
+    async def run(self, session: SessionState | str, steps: Iterable[Step] | AsyncIterable[Step]) -> RunReport:
+        """Do what is left of the steps."""
+        state = await self._start(session)
+        manager, session_id = self._manager, state.session_id
+        done: list[str] = []
+        skipped: list[str] = []
+        names: set[str] = set()
+        unsaved: Step | None = None
+        index = 0
+        async for step in _each(steps):
+            index += 1
+            if step.name in names:
+                raise ArgumentError(f"two steps are called {step.name!r}; a name says which step is done")
+            names.add(step.name)
+            if unsaved is not None and manager.is_due(
+                session_id,
+                ends_phase=step.phase != unsaved.phase,
+                ends_transaction=unsaved.transaction is None or step.transaction != unsaved.transaction,
+                counts=False,
+            ):
+                await self._save(state, index - 1, unsaved)
+                unsaved = None
+            if step.name in state.step_results:
+                skipped.append(step.name)
+                self._tell(step, "skipped")
+                continue
+            self._tell(step, "started")
+            result = await self._attempts(state, step, index)
+            state.step_results[step.name] = result
+            done.append(step.name)
+            unsaved = step
+            # What ends with this step is known only when the next one comes; what does not depend on that is due now.
+            if manager.is_due(session_id, ends_phase=False, ends_transaction=step.transaction is None, counts=True):
+                await self._save(state, index, step)
+                unsaved = None
+        if unsaved is not None:
+            await self._save(state, index, unsaved)
+        return RunReport(state, done, skipped)
+
+    async def _start(self, session: SessionState | str) -> SessionState:
+        store = self._manager.store
+        if isinstance(session, str):
+            return await store.load(session)
+        if version_of(session) is None:
+            # Saved before the first step: the keys of its effects name the generation, which the store draws.
+            try:
+                await store.save(session)
+            except ConflictError as error:
+                if error.actual is None:
+                    raise
+                return await store.load(session.session_id)
+        return session
+
+    async def _save(self, state: SessionState, index: int, step: Step) -> None:
+        await self._manager.save_checkpoint(state, index)
+        self._tell(step, "saved")
+
+    async def _attempts(self, state: SessionState, step: Step, index: int) -> Any:
+        before = RestorePoint.of(state)
+        attempt = 0
+        while True:
+            try:
+                result = step.fn(StepRun(state, step.name, index, _key(state, step), attempt))
+                return await result if inspect.isawaitable(result) else result
+            except BaseException as error:
+                # What the step changed before it failed is no part of the session, cancelled or not.
+                before.restore(state)
+                if not isinstance(error, Exception) or attempt >= self._retries or not self._retry_on(error):
+                    raise
+            ceiling = min(_MAX_DELAY_S, _BASE_DELAY_S * 2.0**attempt)
+            attempt += 1
+            await self._sleep(self._draw() * ceiling)
+
+
+def _key(state: SessionState, step: Step) -> str:
+    version = version_of(state)
+    generation = "" if version is None else version.generation
+    return f"{state.session_id}/{generation}/{step.name}"
+
+
+async def _each(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncIterator[Step]:
+    if isinstance(steps, AsyncIterable):
+        async for step in steps:
+            yield step
+    else:
+        for step in steps:
+            yield step
+
+
+def _ignore(step: Step, event: str) -> None:
+    """Tell nobody."""

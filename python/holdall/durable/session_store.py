@@ -1,0 +1,338 @@
+"""Sessions on any store: what joins a store, which holds bytes, and a serializer, which knows what a session is."""
+
+from __future__ import annotations
+
+import os
+from builtins import list as List  # noqa: N812 - `list` is a method here
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from holdall.durable.finish import finish
+from holdall.durable.keys import check_id, session_id_of, session_key, user_key
+from holdall.durable.scoped import ScopedSessions
+from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing
+from holdall.durable.snapshot import Write
+from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
+from holdall.durable.urls import mask_url
+from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
+from holdall.state import SessionState, StateSerializer
+from holdall.stores.base import ABSENT, Blob, Record, Store, Version
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+_USER_DELETED: Final = Blob("json", b'{"user_deleted": true}')
+
+
+@runtime_checkable
+class Migrating(Protocol):
+    """A store with a schema."""
+
+    async def migrate(self, *, dry_run: bool = False) -> List[str]:
+        """Apply the migrations that are due and return their names."""
+        ...
+
+
+class SessionStore:
+    """Sessions that any worker can pick up, none of whose acknowledged writes is lost or overwritten.
+
+    Connects on first use. An async context manager that also works without `async with`; then call `aclose()`.
+
+    Args:
+        store: Where records are held.
+        serializer: How states become bytes; by default msgpack.
+        name: For `repr`: the URL, its secrets already masked.
+    """
+
+    def __init__(self, store: Store, serializer: StateSerializer | None = None, *, name: str | None = None) -> None:
+        self.store = store
+        self.serializer = serializer if serializer is not None else StateSerializer()
+        self._name = name
+        self._is_closed = False
+
+    async def save(self, state: SessionState) -> Version:
+        """Write the state as it is now, if nobody else wrote since it was loaded.
+
+        A state that was never saved is created; one that was loaded is updated. Only messages and step results that are new,
+        or stand behind an edit, are sent. The session's time to live starts over, in the same write. A lost connection is
+        tried once more; a repeat of a write that did happen changes nothing. A caller that is cancelled meanwhile gets its
+        cancellation when the write has ended, so `state.version` says whether it happened.
+
+        Returns:
+            The version written; `state.version` is its number.
+
+        Raises:
+            ConflictError: Somebody else wrote, created or deleted it meanwhile. The state in memory is as it was.
+            UserDeletedError: The session is new and its user was deleted.
+            EncodeError: A value in it cannot be stored so that it comes back equal.
+            OutcomeUnknownError: The connection was lost twice; load before you save again.
+        """
+        self._check_open()
+        # The snapshot is taken before the first await: what the caller changes from now on is not in it.
+        return await finish(self._save(state, Write.of(state, self.serializer)))
+
+    async def _save(self, state: SessionState, write: Write) -> Version:
+        is_new = write.expected is ABSENT
+        if is_new:
+            await self._refuse_deleted_user(write.user_id)
+        version = await self.store.write(
+            write.key,
+            write.head,
+            expected=write.expected,
+            append=write.append,
+            keep=write.keep,
+            ttl_s=write.ttl_s,
+            tags=write.tags,
+            op_id=new_op_id(),
+        )
+        if is_new:
+            # delete_user leaves its mark and only then looks for sessions. So a session it did not see was written after
+            # the mark, and sees the mark here.
+            try:
+                await self._refuse_deleted_user(write.user_id)
+            except UserDeletedError:
+                await self.store.delete(write.key, expected=version, op_id=new_op_id())
+                raise
+        write.mark_saved(state, version)
+        return version
+
+    async def load(self, session_id: str) -> SessionState:
+        """Return the session as it was last saved.
+
+        Raises:
+            NotFoundError: It was never saved, was deleted, or has expired.
+            DecodeError: What is stored is damaged.
+            NewerStateError: It was written by a newer holdall.
+        """
+        return self.restore(await self.read(session_id))
+
+    async def read(self, session_id: str, *, log_from: int = 0) -> Record:
+        """Return the session's record undecoded, or raise NotFoundError."""
+        self._check_open()
+        record = await self.store.read(session_key(session_id), log_from=log_from)
+        if record is None:
+            raise missing(session_id)
+        return record
+
+    def restore(self, record: Record) -> SessionState:
+        """Return the state that a whole record holds."""
+        return self.serializer.restore(
+            record.head.data,
+            record.entries,
+            record=session_id_of(record.key),
+            version=record.version.number,
+            generation=record.version.generation,
+        )
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """Return what is known of a session without reading its content, or raise NotFoundError."""
+        record = await self.read(session_id, log_from=NO_LOG)
+        return SessionInfo(
+            session_id,
+            record.tags.get("user_id", ""),
+            record.tags.get("status", ""),
+            record.version.number,
+            record.log_len,
+            record.expires_at,
+        )
+
+    async def extend_ttl(self, session_id: str, ttl_s: float | None) -> bool:
+        """Let the session live `ttl_s` seconds from now (None: for ever); False where there is none.
+
+        It makes no new version, so no writer conflicts with it. The next save sets the time to live of the state again.
+        """
+        self._check_open()
+        return await finish(self.store.touch(session_key(session_id), check_ttl(ttl_s), op_id=new_op_id()))
+
+    async def delete(self, session_id: str, *, expected: Version | None = None) -> bool:
+        """Delete a session; False where there was none. A worker that still holds it gets a ConflictError when it saves.
+
+        Args:
+            session_id: Which session.
+            expected: Delete it only at this version.
+
+        Raises:
+            ConflictError: It is at another version than `expected`.
+        """
+        self._check_open()
+        return await finish(self.store.delete(session_key(session_id), expected=expected, op_id=new_op_id()))
+
+    async def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:
+        """Return the newest `limit` messages older than `before`, in the order of the conversation.
+
+        For the page before this one pass `before=page[0].seq`. Only the page is read, whatever the length of the session.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        self._check_open()
+        key = session_key(session_id)
+        if limit < 1:
+            raise ArgumentError(f"limit is {limit}; at least 1")
+        entries = await self.store.read_log(key, kind="message", before=before, limit=limit)
+        if not entries and await self.store.read(key, log_from=NO_LOG) is None:
+            raise missing(session_id)
+        return [
+            HistoryItem(entry.seq, self.serializer.read_entry(entry.kind, entry.data, seq=entry.seq, record=session_id))
+            for entry in reversed(entries)
+        ]
+
+    async def list(self, *, user_id: str | None = None, status: str | None = None) -> List[str]:
+        """Return the ids of the live sessions, of one user or with one status if asked, in no order."""
+        self._check_open()
+        tags = {} if user_id is None else {"user_id": check_id(user_id, "user_id")}
+        if status is not None:
+            tags["status"] = status
+        ids = [session_id_of(key) async for key in self.store.find(**tags)]
+        return list(dict.fromkeys(found for found in ids if found is not None))
+
+    async def delete_user(self, user_id: str) -> int:
+        """Delete every session of a user, and refuse new ones for 24 hours, so that no late writer brings one back.
+
+        Complete and idempotent: cut off half way, call it again. `readmit_user` lets the user in before the 24 hours are over.
+
+        Returns:
+            How many sessions were deleted.
+        """
+        self._check_open()
+        return await finish(self._delete_user(user_id), grace_s=60.0)
+
+    async def _delete_user(self, user_id: str) -> int:
+        key = user_key(user_id)
+        await self.store.write(key, _USER_DELETED, expected=None, ttl_s=TOMBSTONE_TTL_S, op_id=new_op_id())
+        n_deleted = 0
+        while True:
+            found = [key async for key in self.store.find(user_id=user_id)]
+            if not found:
+                return n_deleted
+            for session in found:
+                n_deleted += await self._delete_if_of(session, user_id)
+
+    async def _delete_if_of(self, key: str, user_id: str) -> bool:
+        """Delete a record at whatever version it is, as long as it belongs to the user."""
+        fence = None
+        while True:
+            record = await self.store.read(key, log_from=NO_LOG)
+            if record is None or record.tags.get("user_id") != user_id:
+                return False
+            try:
+                return await self.store.delete(key, expected=record.version, fence=fence, op_id=new_op_id())
+            except StaleFenceError as error:
+                fence = error.highest  # a lock guards against other workers, not against the user's leave
+            except ConflictError:
+                continue  # a writer was faster; each of its writes needs a round trip too, so this ends
+
+    async def readmit_user(self, user_id: str) -> bool:
+        """Let a deleted user have sessions again; False where the user was not deleted."""
+        self._check_open()
+        return await finish(self.store.delete(user_key(user_id), op_id=new_op_id()))
+
+    async def _refuse_deleted_user(self, user_id: str) -> None:
+        if await self.store.read(user_key(user_id), log_from=NO_LOG) is not None:
+            raise UserDeletedError(
+                f"user {user_id!r} was deleted; readmit_user({user_id!r}) allows new sessions", user_id=user_id
+            )
+
+    def scoped(self, user_id: str) -> ScopedSessions:
+        """Return a view through which only this user's sessions exist, for ids that come from outside."""
+        return ScopedSessions(self, user_id)
+
+    async def migrate(self, *, dry_run: bool = False) -> List[str] | None:
+        """Apply the migrations that are due and return their names; None where the backend has no schema.
+
+        The first use of a store does the same; call this where deployments migrate on their own.
+
+        Args:
+            dry_run: Only return what is due.
+        """
+        self._check_open()
+        if isinstance(self.store, Migrating):
+            return await self.store.migrate(dry_run=dry_run)
+        return None
+
+    async def aclose(self) -> None:
+        """Give back connections. Idempotent; a later call raises ClosedError."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self.store.aclose()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{self!r} is closed; open it again")
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name or self.store.backend})"
+
+
+def new_op_id() -> str:
+    """Return an id that makes one write repeatable."""
+    return os.urandom(12).hex()
+
+
+class MemorySessionStore(SessionStore):
+    """Sessions in this process: for tests, and for agents that need not outlive it."""
+
+    def __init__(self, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.memory import MemoryStore
+
+        super().__init__(MemoryStore(**options), serializer, name="memory:")
+
+
+class SqliteSessionStore(SessionStore):
+    """Sessions in one SQLite file, shared by several processes of one machine.
+
+    Args:
+        path: The file; made if missing.
+        serializer: How states become bytes.
+        options: As of `holdall.stores.sqlite.SqliteStore`.
+    """
+
+    def __init__(self, path: str | Path, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.sqlite import SqliteStore
+
+        super().__init__(SqliteStore(path, **options), serializer, name=f"sqlite:///{path}")
+
+
+class PostgresSessionStore(SessionStore):
+    """Sessions in PostgreSQL, the head as JSONB that psql can query.
+
+    Args:
+        source: A URL, or a pool of asyncpg.
+        serializer: How states become bytes; by default the head as JSON, messages as msgpack.
+        options: As of `holdall.stores.postgres.PostgresStore`.
+    """
+
+    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.postgres import PostgresStore
+
+        super().__init__(PostgresStore(source, **options), serializer or StateSerializer("json"), name=_shown(source))
+
+
+class RedisSessionStore(SessionStore):
+    """Sessions in Redis or Valkey: standalone, behind Sentinel, or in a Cluster.
+
+    Args:
+        source: A URL, or a client of redis.asyncio.
+        serializer: How states become bytes.
+        options: As of `holdall.stores.redis.RedisStore`.
+    """
+
+    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.redis import RedisStore
+
+        super().__init__(RedisStore(source, **options), serializer, name=_shown(source))
+
+
+def _shown(source: Any) -> str:
+    return mask_url(source) if isinstance(source, str) else type(source).__name__

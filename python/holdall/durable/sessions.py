@@ -1,0 +1,71 @@
+"""What a collection of sessions can do, whoever it belongs to."""
+
+from __future__ import annotations
+
+from builtins import list as List  # noqa: N812 - `list` is a method of what implements this
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from holdall.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from holdall.state import SessionState
+    from holdall.stores.base import Version
+
+# Past the end of any log: a read from here returns the head alone.
+NO_LOG: Final = 2**31 - 1
+
+
+class SessionInfo(NamedTuple):
+    """What is known of a session without reading its content.
+
+    Attributes:
+        session_id: Its id.
+        user_id: Whose it is.
+        status: Its status.
+        version: The number of its last write, from 1.
+        entries: Messages and step results in its log.
+        expires_at: Unix seconds, None for never.
+    """
+
+    session_id: str
+    user_id: str
+    status: str
+    version: int
+    entries: int
+    expires_at: float | None
+
+
+class HistoryItem(NamedTuple):
+    """A message and its place in the session's log; `before=seq` continues from it."""
+
+    seq: int
+    message: Any
+
+
+class Sessions(Protocol):
+    """The calls that a whole store and one user's view of it share."""
+
+    async def save(self, state: SessionState) -> Version:
+        """Write the state if nobody else wrote since it was loaded."""
+        ...
+
+    async def load(self, session_id: str) -> SessionState:
+        """Return the session as it is now."""
+        ...
+
+    async def extend_ttl(self, session_id: str, ttl_s: float | None) -> bool:
+        """Let the session live so many seconds from now."""
+        ...
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete the session."""
+        ...
+
+    async def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:
+        """Return a page of its messages."""
+        ...
+
+
+def missing(session_id: str) -> NotFoundError:
+    """Return the one error for a session that is not there, or not there for this caller."""
+    return NotFoundError(f"no session {session_id!r}: it was never saved, was deleted, or has expired", key=session_id)

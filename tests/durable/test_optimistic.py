@@ -1,0 +1,164 @@
+"""`OptimisticStateStore.update`."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from holdall import ArgumentError, ConflictError, NotFoundError, OptimisticStateStore, SessionState
+from holdall.durable.session_store import SessionStore
+from holdall.errors import OutcomeUnknownError
+
+
+def new(session_id: str | None = None) -> SessionState:
+    return SessionState(session_id=session_id or f"s-{uuid4().hex}", user_id="u", metadata={"n": 0})
+
+
+def add(state: SessionState) -> None:
+    state.metadata["n"] += 1
+
+
+async def slowly_add(state: SessionState) -> SessionState:
+    n = state.metadata["n"]
+    await asyncio.sleep(0)
+    state.metadata["n"] = n + 1
+    return state
+
+
+@pytest.mark.parametrize("fn", [add, slowly_add], ids=["sync", "async"])
+async def test_case_3_ten_updates_at_once_all_land(store: SessionStore, fn: object) -> None:
+    """The user texts twice, or ten times: no stale-session error, and every update is in the result."""
+    state = new()
+    await store.save(state)
+    shared = OptimisticStateStore(store)
+    await asyncio.gather(*(shared.update(state.session_id, fn) for _ in range(10)))
+    assert (await store.load(state.session_id)).metadata == {"n": 10}
+
+
+async def test_case_3_ten_updates_of_ten_workers_all_land(store: SessionStore) -> None:
+    """The same without taking turns: each worker has its own object and meets the others in the store."""
+    state = new()
+    await store.save(state)
+    await asyncio.gather(
+        *(OptimisticStateStore(store).update(state.session_id, add, max_retries=1000) for _ in range(10))
+    )
+    stored = await store.load(state.session_id)
+    assert (stored.metadata, stored.version) == ({"n": 10}, 11)
+
+
+async def test_case_7_five_pops_give_five_items(store: SessionStore) -> None:
+    """No item is popped twice, none is lost."""
+    state = new()
+    state.messages.extend({"role": "user", "content": str(n)} for n in range(5))
+    await store.save(state)
+    popped = []
+
+    async def pop(worker: OptimisticStateStore) -> None:
+        taken: list[str] = []
+
+        def fn(state: SessionState) -> None:
+            taken.append(state.messages.pop()["content"])
+
+        await worker.update(state.session_id, fn, max_retries=1000)
+        popped.append(taken[-1])
+
+    await asyncio.gather(*(pop(OptimisticStateStore(store)) for _ in range(5)))
+    assert sorted(popped) == ["0", "1", "2", "3", "4"]
+    assert len((await store.load(state.session_id)).messages) == 0
+
+
+class Contended:
+    """A store in which somebody else is faster so many times."""
+
+    def __init__(self, store: SessionStore, times: int) -> None:
+        self._store = store
+        self._times = times
+
+    async def load(self, session_id: str) -> SessionState:
+        return await self._store.load(session_id)
+
+    async def save(self, state: SessionState) -> object:
+        if self._times:
+            self._times -= 1
+            other = await self._store.load(state.session_id)
+            other.metadata["others"] = other.metadata.get("others", 0) + 1
+            await self._store.save(other)
+        return await self._store.save(state)
+
+
+async def test_waits_grow_with_full_jitter_and_the_last_conflict_comes_through(store: SessionStore) -> None:
+    """Five retries by default, each wait a random part of 10, 20, 40, 80, 160 ms; then the ConflictError."""
+    state = new()
+    await store.save(state)
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    def update(times: int) -> object:
+        optimistic = OptimisticStateStore(Contended(store, times), sleep=sleep, random=lambda: 0.5)
+        return optimistic.update(state.session_id, add)
+
+    done = await update(5)
+    assert done.metadata == {"n": 1, "others": 5}
+    assert waited == pytest.approx([0.005, 0.010, 0.020, 0.040, 0.080])
+    waited.clear()
+    with pytest.raises(ConflictError) as caught:
+        await update(6)
+    assert len(waited) == 5
+    assert caught.value.actual.number == caught.value.expected.number + 1
+    assert (await store.load(state.session_id)).metadata == {"n": 1, "others": 11}
+
+
+async def test_an_unknown_outcome_is_not_repeated(store: SessionStore) -> None:
+    """A lost reply may have been a success: adding again would add twice."""
+
+    class LostReply(Contended):
+        async def save(self, state: SessionState) -> object:
+            await self._store.save(state)
+            raise OutcomeUnknownError("lost", backend="test", operation="write", cause="test")
+
+    state = new()
+    await store.save(state)
+    with pytest.raises(OutcomeUnknownError):
+        await OptimisticStateStore(LostReply(store, 0)).update(state.session_id, add)
+    assert (await store.load(state.session_id)).metadata == {"n": 1}
+
+
+async def test_missing_sessions_are_an_error_or_made(store: SessionStore) -> None:
+    """`create` gives the state to start from; two workers that both create do not lose one another."""
+    missing = f"s-{uuid4().hex}"
+    with pytest.raises(NotFoundError):
+        await OptimisticStateStore(store).update(missing, add)
+    await asyncio.gather(
+        *(OptimisticStateStore(store).update(missing, add, 1000, create=lambda: new(missing)) for _ in range(4))
+    )
+    assert (await store.load(missing)).metadata == {"n": 4}
+
+
+async def test_an_error_of_the_updater_comes_through_and_writes_nothing(store: SessionStore) -> None:
+    """It is not retried."""
+    state = new()
+    await store.save(state)
+    calls = []
+
+    def fail(state: SessionState) -> None:
+        calls.append(1)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        await OptimisticStateStore(store).update(state.session_id, fail)
+    assert len(calls) == 1
+    assert (await store.load(state.session_id)).version == 1
+
+
+async def test_arguments_are_checked(store: SessionStore) -> None:
+    """Negative retries and a state of another session are refused."""
+    state = new()
+    await store.save(state)
+    with pytest.raises(ArgumentError):
+        await OptimisticStateStore(store).update(state.session_id, add, -1)
+    with pytest.raises(ArgumentError, match="returned the state of"):
+        await OptimisticStateStore(store).update(state.session_id, lambda _: new())

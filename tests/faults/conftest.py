@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from .herd import Herd
+
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("faults")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    figures = config.stash.get(_FIGURES, [])
+    if figures:
+        terminalreporter.section("faults")
+        for line in figures:
+            terminalreporter.line(line)
+
+
+@pytest.fixture
+def report(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Print a line of figures at the end of the test run."""
+    return pytestconfig.stash.setdefault(_FIGURES, []).append
+
+
+@pytest.fixture
+def herd() -> Iterator[Herd]:
+    """Workers that can be killed, all gone at the end of the test."""
+    herd = Herd()
+    yield herd
+    herd.close()
+
+
+@pytest.fixture
+def session_id() -> str:
+    """An id that no other test has, since tests share servers."""
+    return f"s-{uuid4().hex}"
+
+
+@pytest.fixture(params=["sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of each durable backend in turn."""
+    return f"sqlite:///{tmp_path}/sessions.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of each backend in turn."""
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/sessions.db"
