@@ -103,9 +103,9 @@ async def show_session(store: SessionStore, args: argparse.Namespace) -> int:
     state = await store.load(args.session_id)
     document: dict[str, Any] = _info(info) | {
         "current_step": state.current_step,
-        "messages": len(state.messages),
-        "step_results": len(state.step_results),
-        "active_tools": len(state.active_tools),
+        "n_messages": len(state.messages),
+        "n_step_results": len(state.step_results),
+        "n_active_tools": len(state.active_tools),
         "accumulated_cost": state.accumulated_cost,
         "token_count": state.token_count,
         "ttl_seconds": state.ttl_seconds,
