@@ -138,3 +138,13 @@ class OutcomeUnknownError(StoreUnavailableError):
 
 class ClosedError(HoldallError):
     """The store was used after `aclose()`."""
+
+
+class UserDeletedError(HoldallError):
+    """A new session names a user that was deleted; `readmit_user` lets the user have sessions again."""
+
+    user_id: str
+
+
+class RunningLoopError(HoldallError, RuntimeError):
+    """A blocking call was made inside a running event loop, which it would have stopped."""
