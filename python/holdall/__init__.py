@@ -34,35 +34,35 @@ from holdall.errors import (
 )
 
 if TYPE_CHECKING:
+    from holdall.durable.backends import (
+        MemorySessionStore,
+        PostgresSessionStore,
+        RedisSessionStore,
+        SqliteSessionStore,
+    )
     from holdall.durable.checkpoint import CheckpointManager
     from holdall.durable.open import open, open_sync  # noqa: A004 - `holdall.open` is the public name
     from holdall.durable.optimistic import OptimisticStateStore
     from holdall.durable.policies import Periodic, PerPhase, PerStep, PerTransaction, policy_for
     from holdall.durable.run import Step, StepRun
-    from holdall.durable.session_store import (
-        MemorySessionStore,
-        PostgresSessionStore,
-        RedisSessionStore,
-        SessionStore,
-        SqliteSessionStore,
-    )
+    from holdall.durable.session_store import SessionStore
     from holdall.state import Encryption, SessionState, StateSerializer
 
 # Imported on first use: `import holdall` brings neither asyncio nor a driver.
 _LAZY = {
     "CheckpointManager": "holdall.durable.checkpoint",
     "Encryption": "holdall.state",
-    "MemorySessionStore": "holdall.durable.session_store",
+    "MemorySessionStore": "holdall.durable.backends",
     "OptimisticStateStore": "holdall.durable.optimistic",
     "PerPhase": "holdall.durable.policies",
     "PerStep": "holdall.durable.policies",
     "PerTransaction": "holdall.durable.policies",
     "Periodic": "holdall.durable.policies",
-    "PostgresSessionStore": "holdall.durable.session_store",
-    "RedisSessionStore": "holdall.durable.session_store",
+    "PostgresSessionStore": "holdall.durable.backends",
+    "RedisSessionStore": "holdall.durable.backends",
     "SessionState": "holdall.state",
     "SessionStore": "holdall.durable.session_store",
-    "SqliteSessionStore": "holdall.durable.session_store",
+    "SqliteSessionStore": "holdall.durable.backends",
     "StateSerializer": "holdall.state",
     "Step": "holdall.durable.run",
     "StepRun": "holdall.durable.run",

@@ -17,7 +17,11 @@ def url(tmp_path: Path) -> str:
     """A SQLite file with three sessions, one of them with text that would drive a terminal."""
     url = f"sqlite:///{tmp_path}/s.db"
     with holdall.open_sync(url) as store:
-        for session_id, user, status in (("a", "ann", "active"), ("b", "ann", "done"), ("\x1b[2Jc\nd", "bob", "active")):
+        for session_id, user, status in (
+            ("a", "ann", "active"),
+            ("b", "ann", "done"),
+            ("\x1b[2Jc\nd", "bob", "active"),
+        ):
             state = SessionState(session_id=session_id, user_id=user, status=status, summary="secret summary")
             state.messages.append({"role": "user", "content": "secret \x1b]0;owned\x07 text"})
             state.step_results["s"] = "secret result"

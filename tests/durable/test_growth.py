@@ -14,9 +14,7 @@ from holdall import CheckpointManager, SessionState
 from holdall.durable.session_store import SessionStore
 
 STEPS = 500
-WORDS = [
-    "".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)
-]
+WORDS = ["".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)]
 
 
 def text(rng: random.Random, size: int = 1200) -> str:
@@ -67,11 +65,15 @@ async def test_case_13_a_checkpoint_sends_only_its_step(any_url: str) -> None:
     assert sum(weighing.sizes) <= 1.3 * raw
 
 
+def folder_size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
 async def test_case_13_a_sqlite_file_stays_under_twice_the_text(tmp_path: Path) -> None:
     """500 steps, everything that lies in the folder after a clean end."""
     async with holdall.open(f"sqlite:///{tmp_path}/s.db", durability="process") as store:
         raw = await run_steps(store)
-    stored = sum(file.stat().st_size for file in tmp_path.iterdir())
+    stored = folder_size(tmp_path)
     assert stored <= 2 * raw
 
 

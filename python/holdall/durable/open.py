@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from holdall.durable.session_store import (
+from holdall.durable.backends import (
     MemorySessionStore,
     PostgresSessionStore,
     RedisSessionStore,
-    SessionStore,
     SqliteSessionStore,
 )
 from holdall.durable.sync import SyncSessionStore, refuse_in_loop
@@ -17,6 +16,7 @@ from holdall.durable.urls import mask_url
 from holdall.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
+    from holdall.durable.session_store import SessionStore
     from holdall.state import StateSerializer
 
 SCHEMES: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from builtins import list as List  # noqa: N812 - `list` is a method here
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from holdall.durable.finish import finish
 from holdall.durable.keys import check_id, session_id_of, session_key, user_key
@@ -13,14 +13,11 @@ from holdall.durable.scoped import ScopedSessions
 from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing
 from holdall.durable.snapshot import Write
 from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
-from holdall.durable.urls import mask_url
 from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
 from holdall.state import SessionState, StateSerializer
 from holdall.stores.base import ABSENT, Blob, Record, Store, Version
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typing_extensions import Self
 
 _USER_DELETED: Final = Blob("json", b'{"user_deleted": true}')
@@ -278,61 +275,3 @@ class SessionStore:
 def new_op_id() -> str:
     """Return an id that makes one write repeatable."""
     return os.urandom(12).hex()
-
-
-class MemorySessionStore(SessionStore):
-    """Sessions in this process: for tests, and for agents that need not outlive it."""
-
-    def __init__(self, *, serializer: StateSerializer | None = None, **options: Any) -> None:
-        from holdall.stores.memory import MemoryStore
-
-        super().__init__(MemoryStore(**options), serializer, name="memory:")
-
-
-class SqliteSessionStore(SessionStore):
-    """Sessions in one SQLite file, shared by several processes of one machine.
-
-    Args:
-        path: The file; made if missing.
-        serializer: How states become bytes.
-        options: As of `holdall.stores.sqlite.SqliteStore`.
-    """
-
-    def __init__(self, path: str | Path, *, serializer: StateSerializer | None = None, **options: Any) -> None:
-        from holdall.stores.sqlite import SqliteStore
-
-        super().__init__(SqliteStore(path, **options), serializer, name=f"sqlite:///{path}")
-
-
-class PostgresSessionStore(SessionStore):
-    """Sessions in PostgreSQL, the head as JSONB that psql can query.
-
-    Args:
-        source: A URL, or a pool of asyncpg.
-        serializer: How states become bytes; by default the head as JSON, messages as msgpack.
-        options: As of `holdall.stores.postgres.PostgresStore`.
-    """
-
-    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
-        from holdall.stores.postgres import PostgresStore
-
-        super().__init__(PostgresStore(source, **options), serializer or StateSerializer("json"), name=_shown(source))
-
-
-class RedisSessionStore(SessionStore):
-    """Sessions in Redis or Valkey: standalone, behind Sentinel, or in a Cluster.
-
-    Args:
-        source: A URL, or a client of redis.asyncio.
-        serializer: How states become bytes.
-        options: As of `holdall.stores.redis.RedisStore`.
-    """
-
-    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
-        from holdall.stores.redis import RedisStore
-
-        super().__init__(RedisStore(source, **options), serializer, name=_shown(source))
-
-
-def _shown(source: Any) -> str:
-    return mask_url(source) if isinstance(source, str) else type(source).__name__

@@ -1,0 +1,69 @@
+"""Session stores by backend: constructors beside `SessionStore`. A driver is imported when its store is made."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdall.durable.session_store import SessionStore
+from holdall.durable.urls import mask_url
+from holdall.state import StateSerializer
+from holdall.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class MemorySessionStore(SessionStore):
+    """Sessions in this process: for tests, and for agents that need not outlive it."""
+
+    def __init__(self, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        super().__init__(MemoryStore(**options), serializer, name="memory:")
+
+
+class SqliteSessionStore(SessionStore):
+    """Sessions in one SQLite file, shared by several processes of one machine.
+
+    Args:
+        path: The file; made if missing.
+        serializer: How states become bytes.
+        options: As of `holdall.stores.sqlite.SqliteStore`.
+    """
+
+    def __init__(self, path: str | Path, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.sqlite import SqliteStore
+
+        super().__init__(SqliteStore(path, **options), serializer, name=f"sqlite:///{path}")
+
+
+class PostgresSessionStore(SessionStore):
+    """Sessions in PostgreSQL, the head as JSONB that psql can query.
+
+    Args:
+        source: A URL, or a pool of asyncpg.
+        serializer: How states become bytes; by default the head as JSON, messages as msgpack.
+        options: As of `holdall.stores.postgres.PostgresStore`.
+    """
+
+    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        make = import_module("holdall.stores.postgres").PostgresStore
+        store = make(source, **options) if isinstance(source, str) else make(pool=source, **options)
+        super().__init__(store, serializer or StateSerializer("json"), name=_shown(source))
+
+
+class RedisSessionStore(SessionStore):
+    """Sessions in Redis or Valkey: standalone, behind Sentinel, or in a Cluster.
+
+    Args:
+        source: A URL, or a client of redis.asyncio.
+        serializer: How states become bytes.
+        options: As of `holdall.stores.redis.RedisStore`.
+    """
+
+    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        make = import_module("holdall.stores.redis").RedisStore
+        super().__init__(make(source, **options), serializer, name=_shown(source))
+
+
+def _shown(source: Any) -> str:
+    return mask_url(source) if isinstance(source, str) else type(source).__name__
