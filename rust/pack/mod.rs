@@ -5,6 +5,7 @@ mod items;
 mod plan;
 mod purchase;
 mod report;
+pub mod shorten;
 
 pub use items::{Item, ItemForm, PackedItems, default_fidelity, pack_items};
 pub use plan::{Candidates, Form, Plan, Shortfall, Strategy, choose};
