@@ -233,7 +233,7 @@ fn a_summary_keeps_what_the_text_is_about() {
     let tokens = n_tokens(&text, counter);
     let form = summary(&text, tokens, counter).unwrap_or_else(|error| panic!("{error}"));
     let form = form.unwrap_or_else(|| panic!("a text of {tokens} tokens has a summary"));
-    assert!(form.text.starts_with(&format!("[summary of {tokens} tokens]\n")), "{}", form.text);
+    assert!(form.text.starts_with(&format!("[summary of {} tokens]\n", with_commas(tokens))), "{}", form.text);
     assert!(form.text.contains(fact.trim()) && form.text.contains(other.trim()), "{}", form.text);
     assert!(form.text.matches("how it goes").count() <= 1, "repeats are taken once: {}", form.text);
 }
