@@ -1,12 +1,13 @@
 //! The terms of a text, and BM25 over many of them.
 
 use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::split::split;
+use super::split::{Sink, finish, split};
 
 /// BM25 in Lucene's form: idf = ln(1 + (n - df + .5) / (df + .5)), and tf / (tf + k1 (1 - b + b length / mean)).
 ///
@@ -48,6 +49,29 @@ pub struct Terms {
     /// Ascending: hash in the high 48 bits, count in the low 16.
     packed: Box<[u64]>,
     length: u32,
+    signature: Signature,
+}
+
+/// Which terms a text may have: four bits in five rule a term out at once where a message is short.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Signature([u64; 4]);
+
+impl Signature {
+    const fn place(term: u64) -> (usize, u64) {
+        ((term >> 62) as usize, 1 << (term >> 56 & 63))
+    }
+
+    fn add(&mut self, term: u64) {
+        let (word, bit) = Self::place(term);
+        if let Some(bits) = self.0.get_mut(word) {
+            *bits |= bit;
+        }
+    }
+
+    fn may_have(&self, term: u64) -> bool {
+        let (word, bit) = Self::place(term);
+        self.0.get(word).is_some_and(|bits| bits & bit != 0)
+    }
 }
 
 impl Terms {
@@ -93,6 +117,9 @@ impl Terms {
 
     /// How often the term occurs.
     fn count(&self, term: u64) -> u64 {
+        if !self.signature.may_have(term) {
+            return 0;
+        }
         let at = self.packed.partition_point(|packed| *packed < term);
         self.packed.get(at).filter(|packed| *packed & !COUNT_BITS == term).map_or(0, |packed| packed & COUNT_BITS)
     }
@@ -102,30 +129,88 @@ impl Terms {
     }
 }
 
+/// Words that were split lately, so that a text's common words are not stemmed and hashed again: the word in its bytes,
+/// and its term (0 for a stop word). A word that falls on another's place takes it.
+struct Memo(Box<[(u128, u64)]>);
+
+/// 48 KB: within a core's second cache, with room for the vocabulary of a long conversation's common words.
+const MEMO_BITS: u32 = 11;
+
+thread_local! {
+    static MEMO: RefCell<Memo> = RefCell::new(Memo(vec![(0, 0); 1 << MEMO_BITS].into_boxed_slice()));
+}
+
+impl Memo {
+    /// The term of a word, or `None` for a stop word.
+    fn term(&mut self, word: &[u8]) -> Option<u64> {
+        if word.len() > size_of::<u128>() {
+            return Self::work_out(word);
+        }
+        let mut bytes = [0; size_of::<u128>()];
+        bytes.iter_mut().zip(word).for_each(|(to, from)| *to = *from);
+        let key = u128::from_le_bytes(bytes);
+        let mixed = ((key as u64) ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let slot = self.0.get_mut((mixed >> (u64::BITS - MEMO_BITS)) as usize)?;
+        if slot.0 != key {
+            *slot = (key, Self::work_out(word).unwrap_or(0));
+        }
+        (slot.1 != 0).then_some(slot.1)
+    }
+
+    fn work_out(word: &[u8]) -> Option<u64> {
+        let mut word = word.to_vec();
+        finish(&mut word).then(|| term_of(&word))
+    }
+}
+
+/// The hash of a term, 0 kept for stop words.
+fn term_of(term: &[u8]) -> u64 {
+    (xxh3_64(term) & !COUNT_BITS).max(COUNT_BITS + 1)
+}
+
 /// Collects the terms of several texts.
 #[derive(Debug, Default)]
 pub struct TermsBuilder {
     hashes: Vec<u64>,
 }
 
+struct Hashing<'a> {
+    memo: &'a mut Memo,
+    hashes: &'a mut Vec<u64>,
+    times: usize,
+}
+
+impl Sink for Hashing<'_> {
+    fn term(&mut self, term: &[u8]) {
+        self.hashes.extend(std::iter::repeat_n(term_of(term), self.times));
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        if let Some(term) = self.memo.term(word) {
+            self.hashes.extend(std::iter::repeat_n(term, self.times));
+        }
+    }
+}
+
 impl TermsBuilder {
     /// Add the terms of `text`, each counted `times` times.
     pub fn add(&mut self, text: &str, times: u16) {
-        let hashes = &mut self.hashes;
-        split(text, &mut |term: &[u8]| hashes.extend(std::iter::repeat_n(xxh3_64(term) & !COUNT_BITS, times.into())));
+        MEMO.with_borrow_mut(|memo| split(text, &mut Hashing { memo, hashes: &mut self.hashes, times: times.into() }));
     }
 
     /// The terms so far; the builder is empty after it and keeps its room.
     pub fn finish(&mut self) -> Terms {
         self.hashes.sort_unstable();
         let length = u32::try_from(self.hashes.len()).unwrap_or(u32::MAX);
-        let packed = self
-            .hashes
-            .chunk_by(|a, b| a == b)
-            .filter_map(|equal| equal.first().map(|term| term | (equal.len() as u64).min(COUNT_BITS)))
-            .collect();
+        let mut signature = Signature::default();
+        let pack = |equal: &[u64]| {
+            let term = *equal.first()?;
+            signature.add(term);
+            Some(term | (equal.len() as u64).min(COUNT_BITS))
+        };
+        let packed = self.hashes.chunk_by(|a, b| a == b).filter_map(pack).collect();
         self.hashes.clear();
-        Terms { packed, length }
+        Terms { packed, length, signature }
     }
 }
 

@@ -4,14 +4,22 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::split::split;
+use super::split::{Sink, split};
 use super::stem::stem;
 use super::*;
 
+struct Written(Vec<String>);
+
+impl Sink for Written {
+    fn term(&mut self, term: &[u8]) {
+        self.0.push(String::from_utf8(term.to_vec()).expect("terms are UTF-8"));
+    }
+}
+
 fn terms(text: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    split(text, &mut |term: &[u8]| out.push(String::from_utf8(term.to_vec()).expect("terms are UTF-8")));
-    out
+    let mut out = Written(Vec::new());
+    split(text, &mut out);
+    out.0
 }
 
 #[test]
@@ -80,6 +88,19 @@ fn porter_strips_as_published() {
         stem(&mut stemmed);
         assert_eq!(String::from_utf8_lossy(&stemmed), expected, "{word}");
     }
+}
+
+#[test]
+fn plain_words_and_joined_ones_are_split_alike() {
+    // Each word once as the fast path takes it and once as the state machine does.
+    for (fast, slow) in [("Users (paid) 15 times.", "Users\t(paid)\t15\ttimes\t."), ("end. a-", "end\u{2003}a\u{2003}")]
+    {
+        assert_eq!(terms(fast), terms(slow));
+    }
+    assert_eq!(
+        terms("word-word wordWord word.w 3.5"),
+        ["word", "word", "wordword", "word", "word", "wordword", "word", "w", "wordw", "3", "5", "35"]
+    );
 }
 
 #[test]

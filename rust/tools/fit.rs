@@ -7,8 +7,15 @@ use crate::{Error, Result};
 /// A tool that scores below this share of the best is added only after better ones are as full as they can be.
 const TAIL: f64 = 0.2;
 
-/// No tool is smaller than this beyond its own overhead: `{"name":"f"}`.
+/// Less room than this makes no tool fuller.
 const SMALLEST: u64 = 4;
+
+/// With less than a twentieth of the budget left, so many tools in a row that do not fit end the search.
+const MISFITS: usize = 24;
+const NEARLY_FULL: u64 = 20;
+
+/// JSON that is longer than this many bytes for each token of room is not counted: schemas run at 4 to 5 bytes a token.
+const BYTES_PER_TOKEN: u64 = 7;
 
 /// How a tool came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,35 +61,28 @@ pub fn fit(set: &ToolSet, budget: u64, wish: Wish<'_>, counter: &dyn Counter, co
     {
         return Err(Error::Argument(format!("{} scores for {n} tools; give one number per tool", scores.len())));
     }
-    let mut fitting = Fitting { set, counter, costs, shown: vec![None; n], room: budget.saturating_sub(costs.once) };
+    let room = budget.saturating_sub(costs.once);
+    let mut fitting = Fitting { set, counter, costs, shown: vec![None; n], budget, room };
     let is_used = set.used(wish.used);
     let is_used = |at: usize| is_used.get(at).copied().unwrap_or(false);
     let order = rank(n, wish.scores, is_used);
     if fitting.all_full(&order)? {
-        return Ok(fitting.finish(budget));
+        return Ok(fitting.finish());
     }
     fitting.shown = vec![None; n];
-    fitting.room = budget.saturating_sub(costs.once);
+    fitting.room = room;
 
     let (used, others): (Vec<usize>, Vec<usize>) = order.iter().partition(|at| is_used(**at));
-    fitting.require(&used, budget)?;
+    fitting.require(&used)?;
     let score = |at: usize| wish.scores.and_then(|scores| scores.get(at).copied()).unwrap_or(1.0);
     let best = others.first().map_or(0.0, |at| score(*at));
     let relevant = others.partition_point(|at| score(*at) > 0.0 && score(*at) >= best * TAIL);
     let (relevant, rest) = others.split_at(relevant);
-    for &at in relevant {
-        fitting.add(at, Step::Bare)?;
-    }
-    for &at in used.iter().chain(relevant) {
-        fitting.fill(at)?;
-    }
-    for &at in rest {
-        if fitting.room < costs.per_tool + SMALLEST {
-            break;
-        }
-        fitting.fill(at)?;
-    }
-    Ok(fitting.finish(budget))
+    fitting.each(relevant, |fitting, at| fitting.show_first(at, &[Step::Bare, Step::Full]))?;
+    fitting.each(&used, Fitting::fill)?;
+    fitting.each(relevant, Fitting::fill)?;
+    fitting.each(rest, Fitting::fill)?;
+    Ok(fitting.finish())
 }
 
 /// What the used tools cost in their smallest form, as a list.
@@ -123,6 +123,7 @@ struct Fitting<'a> {
     counter: &'a dyn Counter,
     costs: &'a Costs,
     shown: Vec<Option<(Step, u64)>>,
+    budget: u64,
     room: u64,
 }
 
@@ -141,7 +142,7 @@ impl Fitting<'_> {
     }
 
     /// Show used tools in their smallest form, or say by how much they exceed the budget.
-    fn require(&mut self, used: &[usize], budget: u64) -> Result<()> {
+    fn require(&mut self, used: &[usize]) -> Result<()> {
         let mut items = Vec::with_capacity(used.len());
         let mut total = if used.is_empty() { 0 } else { self.costs.once };
         for tool in used.iter().filter_map(|at| self.set.get(*at)) {
@@ -149,10 +150,10 @@ impl Fitting<'_> {
             items.push((step, tokens));
             total = total.saturating_add(tokens);
         }
-        if total > budget {
+        if total > self.budget {
             let names = used.iter().filter_map(|at| self.set.get(*at)).map(|tool| format!("tool {}", tool.name()));
             let items = names.zip(items).map(|(name, (_, tokens))| (name, tokens)).collect();
-            return Err(Error::RequiredOverflow { budget, total, items });
+            return Err(Error::RequiredOverflow { budget: self.budget, total, items });
         }
         for (&at, (step, tokens)) in used.iter().zip(items) {
             self.show(at, step, tokens);
@@ -168,45 +169,47 @@ impl Fitting<'_> {
         }
     }
 
-    /// Add a tool in this form, or in the smallest it has, if it fits.
-    fn add(&mut self, at: usize, step: Step) -> Result<()> {
-        if self.room < self.costs.per_tool + SMALLEST {
-            return Ok(());
-        }
-        let Some(tool) = self.set.get(at) else { return Ok(()) };
-        let (step, tokens) = match tool.tokens(step, self.counter, self.costs)? {
-            Some(tokens) => (step, tokens),
-            None => smallest(tool, self.counter, self.costs)?,
-        };
-        if tokens <= self.room {
-            self.show(at, step, tokens);
+    /// Do this for one tool after the other, until there is no more room to speak of.
+    fn each(&mut self, tools: &[usize], act: impl Fn(&mut Self, usize) -> Result<bool>) -> Result<()> {
+        let mut misfits = 0;
+        for &at in tools {
+            if self.room < SMALLEST || misfits == MISFITS {
+                break;
+            }
+            let fits = act(self, at)?;
+            misfits = if fits || self.room >= self.budget / NEARLY_FULL { 0 } else { misfits + 1 };
         }
         Ok(())
     }
 
-    /// Show a tool as fully as there is room for.
-    fn fill(&mut self, at: usize) -> Result<()> {
-        let Some(tool) = self.set.get(at) else { return Ok(()) };
+    /// Show a tool as fully as there is room for; false if that changed nothing.
+    fn fill(&mut self, at: usize) -> Result<bool> {
+        self.show_first(at, &Step::ALL)
+    }
+
+    /// Show a tool in the first of these forms that fits and is fuller than what is shown; false if none does.
+    fn show_first(&mut self, at: usize, steps: &[Step]) -> Result<bool> {
+        let Some(tool) = self.set.get(at) else { return Ok(false) };
         let now = self.shown.get(at).copied().flatten();
-        for step in Step::ALL {
-            if now.is_some_and(|(shown, _)| step >= shown) {
-                return Ok(());
+        let room = self.room + now.map_or(0, |(_, tokens)| tokens);
+        for &step in steps.iter().filter(|step| now.is_none_or(|(shown, _)| **step < shown)) {
+            if tool.text(step).is_none_or(|text| text.len() as u64 > room.saturating_mul(BYTES_PER_TOKEN)) {
+                continue;
             }
-            let room = self.room + now.map_or(0, |(_, tokens)| tokens);
             if let Some(tokens) = tool.tokens(step, self.counter, self.costs)?
                 && tokens <= room
             {
                 self.show(at, step, tokens);
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
-    fn finish(self, budget: u64) -> Fit {
+    fn finish(self) -> Fit {
         let shown: Vec<Shown> =
             self.shown.iter().map(|shown| shown.map_or(Shown::Dropped, |(step, _)| Shown::As(step))).collect();
         let any = self.shown.iter().any(Option::is_some);
-        Fit { shown, tokens: if any { budget.saturating_sub(self.room) } else { 0 } }
+        Fit { shown, tokens: if any { self.budget.saturating_sub(self.room) } else { 0 } }
     }
 }

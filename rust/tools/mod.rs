@@ -19,14 +19,14 @@ mod tool;
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub use fit::{Fit, Shown, Wish, fit, minimum};
 pub use formats::Format;
 pub use shorten::Step;
 pub use tool::Tool;
 
-use crate::relevance::{Bm25, Index, Terms};
+use crate::relevance::{Bm25, Terms, score_all};
 
 /// What a list of tools costs beside the JSON of its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,18 +48,17 @@ impl Default for Costs {
 /// expected tool was among the first six of 532 in .92 of the cases, against .90 with k1 1.2.
 const BM25: Bm25 = Bm25 { k1: 3.0, b: 0.5 };
 
-/// The tools of a request, in order, with an index for ranking them.
+/// The tools of a request, in order.
 #[derive(Debug, Default)]
 pub struct ToolSet {
     tools: Vec<Arc<Tool>>,
-    index: OnceLock<Index>,
 }
 
 impl ToolSet {
     /// A set of tools that were read before.
     #[must_use]
     pub fn new(tools: Vec<Arc<Tool>>) -> Self {
-        Self { tools, index: OnceLock::new() }
+        Self { tools }
     }
 
     /// How many there are.
@@ -85,16 +84,10 @@ impl ToolSet {
         self.tools.iter().map(Arc::as_ref)
     }
 
-    /// Relevance of each tool to a query; 0 where nothing matches. The index is built the first time.
+    /// Relevance of each tool to a query; 0 where nothing matches.
     pub fn scores(&self, query: &Terms) -> Vec<f64> {
-        let index = self.index.get_or_init(|| {
-            let mut index = Index::new(BM25);
-            for tool in &self.tools {
-                index.push(tool.terms());
-            }
-            index
-        });
-        index.scores(query)
+        let terms: Vec<&Terms> = self.iter().map(Tool::terms).collect();
+        score_all(BM25, &terms, query)
     }
 
     /// Which tools have one of these names.
