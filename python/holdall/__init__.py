@@ -13,8 +13,11 @@ from holdall._native import (
     Recency,
     Rendition,
     Tokenizer,
+    ToolSet,
+    ToolsResult,
     __version__,
     count_messages,
+    fit_tools,
 )
 from holdall.context.packer import ContextWindowPacker
 from holdall.context.report import Dropped, Kept
@@ -107,11 +110,14 @@ __all__ = [
     "StepRun",
     "StoreUnavailableError",
     "Tokenizer",
+    "ToolSet",
+    "ToolsResult",
     "UnknownNameError",
     "UserDeletedError",
     "__version__",
     "count_messages",
     "errors",
+    "fit_tools",
     "open",
     "open_sync",
     "policy_for",

@@ -631,3 +631,81 @@ def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_
 
 def json_depth(text: bytes) -> int:
     """Return how deep a JSON text nests, in one pass: for parsers that recurse."""
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+@final
+class ToolSet:
+    """Tools read and checked once, to be passed in place of the list again and again.
+
+    Costs nothing to fit what was fitted before, where a list must be compared with what is known (1 us a tool). The set
+    does not see later changes to the objects it was made of.
+    """
+
+    def __new__(cls, tools: Sequence[Any] | ToolSet) -> Self:
+        """Read tools.
+
+        Args:
+            tools: In any of the formats OpenAI (`function`), OpenAI Responses, Anthropic (`input_schema`), MCP
+                (`inputSchema`) or bare `{"name": ...}`, mixed as you like. Other tools with a `type` (web search, computer
+                use) are kept whole or left out.
+
+        Raises:
+            ToolSchemaError: A tool is no object, has no name, or holds what is no JSON; it says which and where.
+        """
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each tool, in order."""
+
+    def scores(self, query: str) -> list[float]:
+        """Relevance of each tool to the query: BM25 over names (three times), descriptions, parameters and enums."""
+
+    def __len__(self) -> int: ...
+
+@final
+class ToolsResult:
+    """The tools that fit."""
+
+    @property
+    def tools(self) -> list[Any]:
+        """In the order and format they came in. Those in full are the objects that were given; the others are new."""
+    @property
+    def tokens(self) -> int:
+        """What they cost: 12 once, and for each tool 7 and the tokens of its compact JSON; 0 for no tools."""
+    @property
+    def budget(self) -> int:
+        """What they were allowed to cost."""
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """What is in: index into the tools given, "full" or "shortened", and tokens."""
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """What is not: index, tokens in full, and "over_budget" or "too_large"."""
+
+def fit_tools(
+    tools: Sequence[Any] | ToolSet,
+    budget: int,
+    *,
+    query: str | None = None,
+    used: Iterable[str] | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> ToolsResult:
+    """Fit tool schemas into a budget of tokens.
+
+    What fits comes back unchanged. Else used tools stay, if need be in their smallest form; then as many of those that
+    match the query as fit, best first; what is left makes them fuller, and then takes in the others. A shorter form keeps
+    names, types, required parameters, enums and reachable definitions; descriptions are cut at a sentence's end or dropped.
+
+    Args:
+        tools: See `ToolSet`.
+        budget: Tokens, at least 0. An inexact tokenizer's margin is taken off.
+        query: What the tools are wanted for, such as the user's last message; without it, earlier ones are better.
+        used: Names that calls in the history name.
+        tokenizer: o200k_base if none is given.
+
+    Raises:
+        ArgumentError: The budget is negative, or the tools are no list.
+        ToolSchemaError: A tool cannot be read; `tool`, `path` and `reason` say which, where and why.
+        RequiredOverflowError: The used tools do not fit even in their smallest form; `items` has the size of each.
+    """

@@ -1,8 +1,300 @@
 //! The binding of `tools`.
+#![allow(clippy::needless_pass_by_value, reason = "arguments arrive from Python by value")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
+use serde_json::Value;
 
-#[allow(clippy::unnecessary_wraps, reason = "every binding registers the same way")]
-pub(super) fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use super::node::{PyNode, plain};
+use super::tokens::{Tokenizer, text_of};
+use crate::chat::Fingerprinter;
+use crate::relevance::Terms;
+use crate::tokens::Counter;
+use crate::tools::{self, Costs, Fit, Shown, Step, Tool, Wish};
+use crate::{Error, Result};
+
+/// Tools kept between calls, at most twice this many: a worker sees the same few hundred again and again.
+const TOOLS_KEPT: usize = 2048;
+
+/// Tools that were read before, by what is in them. When the young half is full it becomes the old one, and what is
+/// not asked for again is forgotten.
+#[derive(Default)]
+struct Known {
+    young: HashMap<u128, Arc<Tool>>,
+    old: HashMap<u128, Arc<Tool>>,
+}
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+impl Known {
+    fn get(&mut self, fingerprint: u128) -> Option<Arc<Tool>> {
+        if let Some(tool) = self.young.get(&fingerprint) {
+            return Some(Arc::clone(tool));
+        }
+        let tool = self.old.remove(&fingerprint)?;
+        self.put(fingerprint, Arc::clone(&tool));
+        Some(tool)
+    }
+
+    fn put(&mut self, fingerprint: u128, tool: Arc<Tool>) {
+        if self.young.len() >= TOOLS_KEPT {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(fingerprint, tool);
+    }
+
+    /// Without holding the lock while Python runs.
+    fn with<T>(act: impl FnOnce(&mut Self) -> T) -> T {
+        act(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+    }
+}
+
+/// A caller's tools, and what was read from them.
+pub(super) struct Given {
+    objects: Vec<Py<PyAny>>,
+    pub(super) set: Arc<tools::ToolSet>,
+}
+
+/// Read the tools of a list, a tuple or a `ToolSet`.
+pub(super) fn read(tools: &Bound<'_, PyAny>) -> PyResult<Given> {
+    let py = tools.py();
+    if let Ok(set) = tools.cast::<ToolSet>() {
+        let given = &set.get().given;
+        let objects = given.objects.iter().map(|object| object.clone_ref(py)).collect();
+        return Ok(Given { objects, set: Arc::clone(&given.set) });
+    }
+    let objects = objects_of(tools)?;
+    let mut fingerprints = Fingerprinter::default();
+    let mut read = Vec::with_capacity(objects.len());
+    for (index, object) in objects.iter().enumerate() {
+        let node = PyNode::new(object.bind(py).clone());
+        let fingerprint = match fingerprints.hash(index, &node) {
+            Ok(fingerprint) => fingerprint,
+            Err(Error::Message { path, reason, .. }) => {
+                return Err(Error::ToolSchema { tool: index.to_string(), path, reason }.into());
+            }
+            Err(other) => return Err(other.into()),
+        };
+        if let Some(tool) = Known::with(|known| known.get(fingerprint)) {
+            read.push(tool);
+            continue;
+        }
+        let tool = Arc::new(Tool::read(tools::json_of(&node, index)?, index)?);
+        Known::with(|known| known.put(fingerprint, Arc::clone(&tool)));
+        read.push(tool);
+    }
+    Ok(Given { objects, set: Arc::new(tools::ToolSet::new(read)) })
+}
+
+fn objects_of(tools: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
+    if let Ok(list) = tools.cast::<PyList>() {
+        return Ok(list.iter().map(Bound::unbind).collect());
+    }
+    if let Ok(tuple) = tools.cast::<PyTuple>() {
+        return Ok(tuple.iter().map(Bound::unbind).collect());
+    }
+    if !tools.is_instance_of::<PyString>()
+        && !tools.is_instance_of::<PyDict>()
+        && let Some(list) = plain(tools)
+        && let Ok(list) = list.cast::<PyList>()
+    {
+        return Ok(list.iter().map(Bound::unbind).collect());
+    }
+    let kind = tools.get_type().name()?;
+    Err(Error::Argument(format!("tools must be a list of tool schemas or a ToolSet, not {kind}")).into())
+}
+
+impl Given {
+    /// The tools that are shown, in order: those in full are the caller's own objects, the others new.
+    pub(super) fn show<'py>(&self, py: Python<'py>, fit: &Fit) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for (index, (object, shown)) in self.objects.iter().zip(&fit.shown).enumerate() {
+            match shown {
+                Shown::Dropped => {}
+                Shown::As(Step::Full) => list.append(object)?,
+                Shown::As(step) => {
+                    if let Some(value) = self.set.get(index).and_then(|tool| tool.value(*step)) {
+                        list.append(python_of(py, value)?)?;
+                    }
+                }
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// The Python value of a JSON value.
+fn python_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(is_true) => is_true.into_pyobject(py)?.to_owned().into_any(),
+        Value::Number(number) => {
+            let text = number.to_string();
+            match number.as_i64() {
+                Some(small) => small.into_pyobject(py)?.into_any(),
+                None if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => {
+                    py.get_type::<PyInt>().call1((text,))?
+                }
+                None => number.as_f64().unwrap_or(f64::NAN).into_pyobject(py)?.into_any(),
+            }
+        }
+        Value::String(text) => PyString::new(py, text).into_any(),
+        Value::Array(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(python_of(py, item)?)?;
+            }
+            list.into_any()
+        }
+        Value::Object(entries) => {
+            let dict = PyDict::new(py);
+            for (key, entry) in entries {
+                dict.set_item(PyString::intern(py, key), python_of(py, entry)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+/// Tools read once, to be fitted again and again.
+#[pyclass(module = "holdall", frozen)]
+pub(super) struct ToolSet {
+    given: Given,
+}
+
+#[pymethods]
+impl ToolSet {
+    #[new]
+    fn new(tools: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { given: read(tools)? })
+    }
+
+    fn __len__(&self) -> usize {
+        self.given.objects.len()
+    }
+
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.given.set.iter().map(|tool| tool.name().to_owned()).collect()
+    }
+
+    fn scores(&self, query: &Bound<'_, PyString>) -> PyResult<Vec<f64>> {
+        Ok(self.given.set.scores(&Terms::of(&text_of(query)?)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ToolSet: {} tools>", self.given.objects.len())
+    }
+}
+
+/// What `fit_tools` gives back.
+#[pyclass(module = "holdall", frozen)]
+struct ToolsResult {
+    tools: Py<PyList>,
+    fit: Fit,
+    budget: u64,
+    set: Arc<tools::ToolSet>,
+    counter: Arc<dyn Counter>,
+}
+
+#[pymethods]
+impl ToolsResult {
+    #[getter]
+    fn tools(&self, py: Python<'_>) -> Py<PyList> {
+        self.tools.clone_ref(py)
+    }
+
+    #[getter]
+    const fn tokens(&self) -> u64 {
+        self.fit.tokens
+    }
+
+    #[getter]
+    const fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    #[getter]
+    fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let class = py.import("holdall.context.report")?.getattr("Kept")?;
+        let mut rows = Vec::new();
+        for (index, (tool, shown)) in self.set.iter().zip(&self.fit.shown).enumerate() {
+            if let Shown::As(step) = shown {
+                let rendition = if *step == Step::Full { "full" } else { "shortened" };
+                let tokens = tool.tokens(*step, &*self.counter, &Costs::default())?;
+                rows.push(class.call1(("tool", index, rendition, tokens.unwrap_or(0)))?);
+            }
+        }
+        PyTuple::new(py, rows)
+    }
+
+    #[getter]
+    fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let class = py.import("holdall.context.report")?.getattr("Dropped")?;
+        let costs = Costs::default();
+        let mut rows = Vec::new();
+        for (index, (tool, shown)) in self.set.iter().zip(&self.fit.shown).enumerate() {
+            if *shown == Shown::Dropped {
+                let tokens = tool.tokens(Step::Full, &*self.counter, &costs)?.unwrap_or(0);
+                let smallest = tool.smallest(&*self.counter, &costs)?.1;
+                let is_too_large = smallest.saturating_add(costs.once) > self.budget;
+                rows.push(class.call1((
+                    "tool",
+                    index,
+                    tokens,
+                    if is_too_large { "too_large" } else { "over_budget" },
+                ))?);
+            }
+        }
+        PyTuple::new(py, rows)
+    }
+
+    fn __repr__(&self) -> String {
+        let kept = self.fit.shown.iter().filter(|shown| **shown != Shown::Dropped).count();
+        let n = self.fit.shown.len();
+        format!("<ToolsResult: {kept} of {n} tools, {} of {} tokens>", self.fit.tokens, self.budget)
+    }
+}
+
+/// Fit tool schemas into a budget.
+#[pyfunction]
+#[pyo3(signature = (tools, budget, *, query=None, used=None, tokenizer=None))]
+fn fit_tools<'py>(
+    py: Python<'py>,
+    tools: &Bound<'py, PyAny>,
+    budget: i64,
+    query: Option<&Bound<'py, PyString>>,
+    used: Option<Vec<String>>,
+    tokenizer: Option<Bound<'py, Tokenizer>>,
+) -> PyResult<ToolsResult> {
+    let budget = u64::try_from(budget)
+        .map_err(|_| Error::Argument(format!("budget is {budget}; give a number of tokens, at least 0")))?;
+    let counter = match tokenizer {
+        Some(tokenizer) => tokenizer.get().counter(),
+        None => Tokenizer::default_one(py)?.get().counter(),
+    };
+    let given = read(tools)?;
+    let query = query.map(text_of).transpose()?;
+    let used = used.unwrap_or_default();
+    // An inexact counter gets its safety share.
+    let room = (budget as f64 / (1.0 + counter.margin())) as u64;
+    let choose = || -> Result<Fit> {
+        let terms = query.as_deref().map(Terms::of).filter(|terms| !terms.is_empty());
+        let scores = terms.map(|terms| given.set.scores(&terms));
+        let used: Vec<&str> = used.iter().map(String::as_str).collect();
+        let wish = Wish { scores: scores.as_deref(), used: &used };
+        tools::fit(&given.set, room, wish, &*counter, &Costs::default())
+    };
+    let fit = choose()?;
+    let shown = given.show(py, &fit)?.unbind();
+    Ok(ToolsResult { tools: shown, fit, budget, set: given.set, counter })
+}
+
+pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ToolSet>()?;
+    module.add_class::<ToolsResult>()?;
+    module.add_function(wrap_pyfunction!(fit_tools, module)?)
 }

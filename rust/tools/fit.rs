@@ -1,6 +1,6 @@
 //! Choose which tools to show, and how fully, within a budget.
 
-use super::{Costs, Step, Tool, ToolSet};
+use super::{Costs, Step, ToolSet};
 use crate::tokens::Counter;
 use crate::{Error, Result};
 
@@ -92,7 +92,7 @@ pub fn fit(set: &ToolSet, budget: u64, wish: Wish<'_>, counter: &dyn Counter, co
 pub fn minimum(set: &ToolSet, used: &[&str], counter: &dyn Counter, costs: &Costs) -> Result<u64> {
     let mut total = 0;
     for (tool, _) in set.iter().zip(set.used(used)).filter(|(_, is_used)| *is_used) {
-        let (_, tokens) = smallest(tool, counter, costs)?;
+        let (_, tokens) = tool.smallest(counter, costs)?;
         total = if total == 0 { costs.once } else { total }.saturating_add(tokens);
     }
     Ok(total)
@@ -107,15 +107,6 @@ fn rank(n: usize, scores: Option<&[f64]>, is_used: impl Fn(usize) -> bool) -> Ve
     }
     order.sort_by_key(|at| !is_used(*at));
     order
-}
-
-fn smallest(tool: &Tool, counter: &dyn Counter, costs: &Costs) -> Result<(Step, u64)> {
-    for step in Step::ALL.into_iter().rev() {
-        if let Some(tokens) = tool.tokens(step, counter, costs)? {
-            return Ok((step, tokens));
-        }
-    }
-    Ok((Step::Full, costs.per_tool))
 }
 
 struct Fitting<'a> {
@@ -146,7 +137,7 @@ impl Fitting<'_> {
         let mut items = Vec::with_capacity(used.len());
         let mut total = if used.is_empty() { 0 } else { self.costs.once };
         for tool in used.iter().filter_map(|at| self.set.get(*at)) {
-            let (step, tokens) = smallest(tool, self.counter, self.costs)?;
+            let (step, tokens) = tool.smallest(self.counter, self.costs)?;
             items.push((step, tokens));
             total = total.saturating_add(tokens);
         }

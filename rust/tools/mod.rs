@@ -11,6 +11,7 @@
 mod fit;
 mod formats;
 mod rank;
+mod read;
 mod refs;
 mod shorten;
 mod tool;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 pub use fit::{Fit, Shown, Wish, fit, minimum};
 pub use formats::Format;
+pub use read::json_of;
 pub use shorten::Step;
 pub use tool::Tool;
 

@@ -94,6 +94,19 @@ impl Tool {
         Ok(Some(tokens.saturating_add(costs.per_tool)))
     }
 
+    /// The smallest form, and what it costs.
+    ///
+    /// # Errors
+    /// `Error::Counter` when a caller's own counter failed.
+    pub fn smallest(&self, counter: &dyn Counter, costs: &Costs) -> Result<(Step, u64)> {
+        for step in Step::ALL.into_iter().rev() {
+            if let Some(tokens) = self.tokens(step, counter, costs)? {
+                return Ok((step, tokens));
+            }
+        }
+        Ok((Step::Full, costs.per_tool))
+    }
+
     fn count(&self, step: Step, text: &str, counter: &dyn Counter) -> Result<u64> {
         if let Some(known) = self.known(step, counter.id()) {
             return Ok(known);
