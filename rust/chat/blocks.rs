@@ -294,46 +294,53 @@ impl<'a, M: Borrow<Message>> Builder<'a, M> {
                 }
             }
         }
-        if is_last && !unanswered.is_empty() {
-            group.is_open = true;
-            return Some(group);
-        }
+        let is_open = is_last && !unanswered.is_empty();
         let mut gone = HashSet::new();
         let mut start = 0;
-        while let Some(&(index, _)) = unanswered.get(start) {
+        while let Some(&(index, _)) = unanswered.get(start).filter(|_| !is_open) {
             let end = start + unanswered.iter().skip(start).take_while(|(other, _)| *other == index).count();
             self.take_calls(&mut group, index, unanswered.get(start..end).unwrap_or_default(), &mut gone);
             start = end;
         }
         group.members.retain(|member| !gone.contains(&member.index));
-        // Reasoning does not stand alone.
-        let speaks = |member: &Member| {
-            messages.get(member.index).is_some_and(|message| {
-                let message: &Message = message.borrow();
-                !message.links_next
-            })
-        };
-        if !group.members.iter().any(speaks) {
-            let reason = if gone.is_empty() { Reason::DanglingReasoning } else { Reason::UnansweredCall };
-            for member in &group.members {
-                self.find(member.index, None, reason);
-            }
+        let reason = if gone.is_empty() { Reason::DanglingReasoning } else { Reason::UnansweredCall };
+        self.drop_dangling(&mut group, reason);
+        if group.members.is_empty() {
             return None;
         }
-        if !unanswered.is_empty() && !group.members.iter().any(|member| self.is_call_or_result(member, &unanswered)) {
+        group.is_open = is_open;
+        if is_open {
+            return Some(group);
+        }
+        if !unanswered.is_empty() && !group.members.iter().any(|member| self.is_answered(member)) {
             group.kind = GroupKind::Assistant;
         }
         Some(group)
     }
 
-    fn is_call_or_result(&self, member: &Member, unanswered: &[(usize, Option<usize>)]) -> bool {
+    /// Drop the reasoning that nothing of the same answer follows any more.
+    fn drop_dangling(&mut self, group: &mut Group, reason: Reason) {
+        let mut is_followed = false;
+        let mut dangling = HashSet::new();
+        for member in group.members.iter().rev() {
+            let Some(message) = self.messages.get(member.index) else { continue };
+            let message: &Message = message.borrow();
+            if message.links_next && !is_followed {
+                dangling.insert(member.index);
+            }
+            is_followed = message.role == Role::Assistant && (is_followed || !message.links_next);
+        }
+        for index in &dangling {
+            self.find(*index, None, reason);
+        }
+        group.members.retain(|member| !dangling.contains(&member.index));
+    }
+
+    fn is_answered(&self, member: &Member) -> bool {
         self.messages.get(member.index).is_some_and(|message| {
             let message: &Message = message.borrow();
             !message.answers.is_empty()
-                || message
-                    .calls
-                    .iter()
-                    .any(|call| call.needs_answer && !unanswered.contains(&(member.index, call.part)))
+                || (0..message.calls.len()).any(|number| self.answered.contains(&(member.index, number)))
         })
     }
 
@@ -363,7 +370,8 @@ impl<'a, M: Borrow<Message>> Builder<'a, M> {
         for at in &places {
             self.find(index, Some((*at).clone()), Reason::UnansweredCall);
         }
-        if let Some(member) = group.members.iter_mut().find(|member| member.index == index) {
+        let place = group.members.binary_search_by_key(&index, |member| member.index).ok();
+        if let Some(member) = place.and_then(|place| group.members.get_mut(place)) {
             match entry {
                 Some(at) => member.repairs.push(Edit::Remove { at }),
                 None => member.repairs.extend(places.into_iter().map(|at| Edit::Remove { at: at.clone() })),

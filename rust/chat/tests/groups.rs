@@ -321,6 +321,13 @@ fn reasoning_lives_with_what_follows_it() {
 }
 
 #[test]
+fn reasoning_between_a_call_and_its_output_dangles() {
+    let groups = responses(&[user(), item("call", "a"), item("reasoning", "r"), item("output", "a")]);
+    assert_eq!(indices(&groups), [vec![0], vec![1, 3]]);
+    assert_eq!(reasons(&groups), [(2, None, Reason::DanglingReasoning)]);
+}
+
+#[test]
 fn outputs_pair_by_call_id_wherever_they_stand() {
     let groups =
         responses(&[user(), item("call", "a"), user(), item("output", "a"), item("call", "a"), item("output", "a")]);
@@ -354,12 +361,25 @@ fn grouping_takes_linear_time() {
     let n_calls = 50_000;
     let ids: Vec<String> = (0..n_calls).map(|n| n.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let mut messages = vec![user(), call(&ids)];
-    messages.extend(ids.iter().rev().step_by(2).map(|id| result(id)));
-    messages.push(user());
-    let messages = read(Format::OpenAi, &json!(messages));
-    let start = std::time::Instant::now();
-    let groups = crate::chat::group::group(&messages);
-    assert_eq!(groups.findings.len(), n_calls / 2);
-    assert!(start.elapsed().as_secs_f64() < 2.0, "{:?}", start.elapsed());
+    let mut half_answered = vec![user(), call(&ids)];
+    half_answered.extend(ids.iter().rev().step_by(2).map(|id| result(id)));
+    half_answered.push(user());
+    let mut all_open = call(&ids);
+    all_open["content"] = json!("so many");
+    let interrupted = [vec![call(&["a"]); n_calls], vec![user()]].concat();
+    let uses = [vec![use_tool(&["a"], Some("x")); n_calls], vec![user()]].concat();
+    let items = [vec![item("call", "a"); n_calls], vec![user()]].concat();
+    for (format, messages, n_findings) in [
+        (Format::OpenAi, half_answered, n_calls / 2),
+        (Format::OpenAi, vec![all_open, user()], n_calls),
+        (Format::OpenAi, interrupted, n_calls),
+        (Format::Anthropic, uses, n_calls),
+        (Format::Responses, items, n_calls),
+    ] {
+        let messages = read(format, &json!(messages));
+        let start = std::time::Instant::now();
+        let groups = crate::chat::group::group(&messages);
+        assert_eq!(groups.findings.len(), n_findings);
+        assert!(start.elapsed().as_secs_f64() < 2.0, "{format:?} {:?}", start.elapsed());
+    }
 }

@@ -2,6 +2,7 @@
 
 mod costs;
 mod formats;
+mod generated;
 mod groups;
 
 use serde_json::Value;
