@@ -12,6 +12,16 @@ import pytest
 import tiktoken
 from hypothesis import HealthCheck, settings
 
+from tests.servers.fixtures import (  # noqa: F401 - fixtures
+    cluster_server,
+    pgbouncer_server,
+    postgres_server,
+    proxy_to,
+    redis7_server,
+    sentinel_server,
+    valkey_server,
+)
+
 # `ci` samples, `full` is what reported figures come from: HOLDALL_PROFILE=full pytest
 PROFILE = os.environ.get("HOLDALL_PROFILE", "ci")
 settings.register_profile(

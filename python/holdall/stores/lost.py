@@ -1,0 +1,38 @@
+"""What a store says when a connection fails: nothing was written, or nobody knows."""
+
+from __future__ import annotations
+
+from holdall.errors import OutcomeUnknownError, StoreUnavailableError
+
+
+def unavailable(backend: str, operation: str, cause: BaseException) -> StoreUnavailableError:
+    """Nothing was written: the backend could not be reached, or refused to serve."""
+    said = _said(cause)
+    return StoreUnavailableError(
+        f"{backend} {operation}: {said}: nothing was written; see that the server is up, then try again",
+        backend=backend,
+        operation=operation,
+        cause=said,
+    )
+
+
+def unknown(backend: str, operation: str, cause: BaseException, *, is_repeatable: bool) -> OutcomeUnknownError:
+    """The reply was lost: the call may have taken effect."""
+    said = _said(cause)
+    advice = (
+        "repeat it with the same op_id, which has one effect"
+        if is_repeatable
+        else "read before you write again, and give writes an op_id so that they can be repeated"
+    )
+    return OutcomeUnknownError(
+        f"{backend} {operation}: the reply was lost ({said}), so it may or may not have happened: {advice}",
+        backend=backend,
+        operation=operation,
+        cause=said,
+    )
+
+
+def _said(cause: BaseException) -> str:
+    # only the first line: drivers append details, and some of them the statement with its values
+    text = str(cause).strip().splitlines()
+    return f"{type(cause).__name__}: {text[0]}" if text else type(cause).__name__

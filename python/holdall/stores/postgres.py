@@ -1,0 +1,290 @@
+"""Records in PostgreSQL: one call of one SQL function per operation, readable with psql."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from holdall.errors import ArgumentError, EncodeError
+from holdall.stores import keys, rules
+from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.postgres_link import PostgresLink, apply_migrations, due_migrations, masked
+
+__all__ = ["PostgresStore", "apply_migrations", "due_migrations"]
+
+_PAGE = 500
+_SWEPT_PER_CALL = 1000
+JSON = "json"
+
+_UPDATE = "SELECT * FROM {p}update_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+_TOUCH = "SELECT {p}touch_session($1, $2, $3, $4)"
+_DELETE = "SELECT * FROM {p}delete_session($1, $2, $3, $4, $5, $6, $7)"
+_SWEEP = "SELECT {p}sweep_sessions($1)"
+_LIVE = "NOT s.is_deleted AND (s.expires_at IS NULL OR s.expires_at > clock_timestamp())"
+_IS_KEY = "s.key_hash = sha256(convert_to($1, 'UTF8'))"
+_READ = (
+    "SELECT s.generation, s.version, s.state, s.head, s.head_format, s.log_len, s.tags,"
+    " extract(epoch FROM s.expires_at)::float8 AS expires_at, l.kinds, l.datas"
+    " FROM {p}agent_sessions s LEFT JOIN LATERAL ("
+    "SELECT array_agg(e.kind ORDER BY e.seq) AS kinds, array_agg(e.data ORDER BY e.seq) AS datas"
+    " FROM {p}agent_session_log e WHERE e.log_id = s.log_id AND e.seq >= $2) l ON true"
+    f" WHERE {_IS_KEY} AND {_LIVE}"
+)
+_READ_LOG = (
+    "SELECT e.kind, e.data, e.seq FROM {p}agent_sessions s JOIN {p}agent_session_log e ON e.log_id = s.log_id"
+    f" WHERE {_IS_KEY} AND {_LIVE}"
+    " AND ($2::bigint IS NULL OR e.seq < $2) AND ($3::text IS NULL OR e.kind = $3) ORDER BY e.seq DESC LIMIT $4"
+)
+_FIND = (
+    "SELECT s.key_hash, s.session_id FROM {p}agent_sessions s WHERE s.key_hash > $1 AND s.tags @> $2::jsonb"
+    f" AND {_LIVE} ORDER BY s.key_hash LIMIT $3"
+)
+_FIND_USER = (
+    "SELECT s.key_hash, s.session_id FROM {p}agent_sessions s"
+    " WHERE s.user_id = $4 AND s.key_hash > $1 AND s.tags @> $2::jsonb"
+    f" AND {_LIVE} ORDER BY s.key_hash LIMIT $3"
+)
+_FIND_TAG = (
+    "SELECT s.key_hash, s.session_id FROM {p}agent_session_tags t JOIN {p}agent_sessions s ON s.key_hash = t.key_hash"
+    " WHERE t.name = $4 AND t.value = $5 AND t.key_hash > $1 AND s.tags @> $2::jsonb"
+    f" AND {_LIVE} ORDER BY t.key_hash LIMIT $3"
+)
+
+
+class PostgresStore:
+    """Records in the table `agent_sessions` and its log, in one round trip per call, by the server's clock.
+
+    A head of format "json" is stored as JSONB, so that people can query it: it comes back as equal JSON, not as equal bytes.
+    Any other head is stored as it is, in a bytea column. Works through pgbouncer in transaction mode, which it notices.
+
+    Args:
+        dsn: `postgresql://user:password@host:port/database`; None if a pool is given.
+        pool: An asyncpg pool to use instead; it is not closed by `aclose`.
+        min_size: Connections that are kept open.
+        max_size: Connections at most.
+        schema: Where the tables are; None for the connection's search path. Made if missing.
+        durability: "fsync" (a commit waits for the disk, and for standbys if the server is set so) or "process"
+            (synchronous_commit off: a crash of the server may lose the last commits, never their order).
+        retention_s: How long a tombstone keeps fence and op_ids after a delete.
+        auto_migrate: Whether the first use brings the schema up to date; else it fails and says so.
+        timeout_s: For connecting and for each call.
+        connect: More arguments for `asyncpg.connect`, such as ssl.
+    """
+
+    backend = "postgres"
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        pool: Any | None = None,
+        min_size: int = 0,
+        max_size: int = 10,
+        schema: str | None = None,
+        durability: Durability = "fsync",
+        retention_s: float = rules.DEFAULT_RETENTION_S,
+        auto_migrate: bool = True,
+        timeout_s: float = 30.0,
+        connect: Mapping[str, Any] | None = None,
+    ) -> None:
+        if durability not in ("fsync", "process"):
+            raise ArgumentError(f"durability is {durability!r}; PostgreSQL knows 'fsync' and 'process'")
+        if schema is not None:
+            keys.check_text("schema", schema, least=1, most=63)
+        self.durability: Durability = durability
+        self._is_synced = durability == "fsync"
+        self._retention_s = rules.check_retention(retention_s)
+        self._shown = "a pool" if dsn is None else masked(dsn)
+        self._link = PostgresLink(
+            dsn,
+            pool=pool,
+            min_size=min_size,
+            max_size=max_size,
+            schema=schema,
+            auto_migrate=auto_migrate,
+            timeout_s=timeout_s,
+            connect=dict(connect or {}),
+        )
+        every = (_UPDATE, _TOUCH, _DELETE, _SWEEP, _READ, _READ_LOG, _FIND, _FIND_USER, _FIND_TAG)
+        self._sql = {query: query.format(p=self._link.prefix) for query in every}
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._shown})"
+
+    async def read(self, key: str, *, log_from: int = 0) -> Record | None:
+        """Return the record, its log from entry `log_from` on, both from one snapshot."""
+        keys.check_key(key)
+        keys.check_count("log_from", log_from)
+        rows = await self._link.call("read", self._sql[_READ], key, log_from, is_repeatable=True)
+        if not rows:
+            return None
+        row = rows[0]
+        head = Blob(JSON, row["state"].encode()) if row["head"] is None else Blob(row["head_format"], row["head"])
+        kinds, datas = row["kinds"] or (), row["datas"] or ()
+        return Record(
+            key,
+            Version(row["generation"], row["version"]),
+            head,
+            [Entry(kind, data, log_from + n) for n, (kind, data) in enumerate(zip(kinds, datas, strict=True))],
+            row["log_len"],
+            row["expires_at"],
+            json.loads(row["tags"]),
+        )
+
+    async def write(
+        self,
+        key: str,
+        head: Blob,
+        *,
+        expected: Version | Absent | None,
+        append: Sequence[Entry] = (),
+        keep: int | None = None,
+        ttl_s: float | None,
+        tags: Mapping[str, str] | None = None,
+        fence: int | None = None,
+        op_id: str | None = None,
+    ) -> Version:
+        """Replace the head, cut and append the log, set expiry and tags, all or nothing."""
+        write = rules.check_write(
+            key,
+            head,
+            expected=expected,
+            append=append,
+            keep=keep,
+            ttl_s=ttl_s,
+            tags=tags,
+            fence=fence,
+            op_id=op_id,
+        )
+        is_json = write.head.format == JSON
+        row = await self._one(
+            "write",
+            _UPDATE,
+            key,
+            _json_text(write.head.data) if is_json else None,
+            None if is_json else write.head.data,
+            write.head.format,
+            *_expectation(write.expected),
+            secrets.token_hex(rules.GENERATION_CHARS // 2),
+            [kind for kind, _ in write.append] or None,
+            [data for _, data in write.append] or None,
+            write.keep,
+            write.ttl_s,
+            None if write.tags is None else json.dumps(write.tags),
+            write.fence,
+            write.op,
+            self._is_synced,
+            is_repeatable=write.op is not None,
+        )
+        return _judged(row, key, write.expected, write.fence)
+
+    async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
+        """Return up to `limit` entries of one kind with seq < `before`, newest first."""
+        keys.check_key(key)
+        keys.check_count("limit", limit)
+        if before is not None:
+            keys.check_count("before", before)
+        if kind is not None:
+            keys.check_text("kind", kind, least=1, most=keys.MAX_NAME_BYTES)
+        rows = await self._link.call("read_log", self._sql[_READ_LOG], key, before, kind, limit, is_repeatable=True)
+        return [Entry(row["kind"], row["data"], row["seq"]) for row in rows]
+
+    async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
+        """Set the expiry without a new version; False where there is no such record."""
+        keys.check_key(key)
+        ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", op_id)
+        row = await self._one("touch", _TOUCH, key, ttl_s, op, self._is_synced, is_repeatable=op is not None)
+        return bool(row[0])
+
+    async def delete(
+        self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
+    ) -> bool:
+        """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
+        keys.check_key(key)
+        generation, number = (None, None) if expected is None else keys.check_version(expected)
+        fence, op = keys.check_fence(fence), keys.op_token("delete", op_id)
+        row = await self._one(
+            "delete",
+            _DELETE,
+            key,
+            generation,
+            number,
+            fence,
+            op,
+            self._retention_s,
+            self._is_synced,
+            is_repeatable=op is not None,
+        )
+        if row["outcome"] not in ("ok", "none"):
+            _judged(row, key, expected, fence)
+        return bool(row["outcome"] == "ok")
+
+    async def find(self, /, **tags: str) -> AsyncIterator[str]:
+        """Yield the keys of live records that carry all these tags, a page per call."""
+        wanted = keys.check_tags(tags) or {}
+        query, driver = _driver(wanted)
+        last = b""
+        while True:
+            page = await self._link.call(
+                "find", self._sql[query], last, json.dumps(wanted), _PAGE, *driver, is_repeatable=True
+            )
+            for row in page:
+                yield row["session_id"]
+            if len(page) < _PAGE:
+                return
+            last = page[-1]["key_hash"]
+
+    async def sweep(self) -> int:
+        """Free what has expired; return how many records and tombstones that were. Reads never see them either way."""
+        total = 0
+        while True:
+            n: int = (await self._one("sweep", _SWEEP, _SWEPT_PER_CALL, is_repeatable=True))[0]
+            total += n
+            if n < _SWEPT_PER_CALL:
+                return total
+
+    async def migrate(self, *, dry_run: bool = False) -> list[str]:
+        """Bring the schema up to date; return the names of the migrations applied, or due with `dry_run`."""
+        return await self._link.migrate(dry_run=dry_run)
+
+    async def aclose(self) -> None:
+        """Close the pool once the calls under way have ended; a pool that was given stays open."""
+        await self._link.close()
+
+    async def _one(self, operation: str, query: str, *args: Any, is_repeatable: bool) -> Any:
+        return (await self._link.call(operation, self._sql[query], *args, is_repeatable=is_repeatable))[0]
+
+
+def _json_text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise EncodeError(f"a head of format json is not UTF-8: {error}", path="$", reason=str(error)) from error
+
+
+def _expectation(expected: Version | Absent | None) -> tuple[str, str | None, int | None]:
+    if expected is None:
+        return "any", None, None
+    if isinstance(expected, Absent):
+        return "absent", None, None
+    return "version", expected.generation, expected.number
+
+
+def _judged(row: Any, key: str, expected: Version | Absent | None, fence: int | None) -> Version:
+    version = None if row["version"] is None else Version(row["generation"], row["version"])
+    if row["outcome"] == "stale":
+        raise rules.stale_fence(key, expected, version, fence, row["fence"])
+    if row["outcome"] == "conflict" or version is None:
+        raise rules.conflict(key, expected, version)
+    return version
+
+
+def _driver(wanted: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Which index leads: the user's, else the first tag's, else all records in order of their hash."""
+    if "user_id" in wanted:
+        return _FIND_USER, (wanted["user_id"],)
+    for name, value in wanted.items():
+        return _FIND_TAG, (name, value)
+    return _FIND, ()

@@ -1,0 +1,268 @@
+"""The pool, the schema and the retries below `PostgresStore`: everything about a connection that is no record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from holdall.errors import ArgumentError, ClosedError, EncodeError, NewerStateError, StoreUnavailableError
+from holdall.stores import lost
+from holdall.stores.sql import migrations
+
+try:
+    import asyncpg
+except ImportError as exc:
+    raise ImportError("PostgresStore needs an extra: pip install 'holdall[postgres]'") from exc
+
+BACKEND = "postgres"
+# Any constant does, as long as every holdall takes the same: "holdall" in ASCII.
+_SETUP_LOCK = 0x686F6C64616C6C
+_SERIALIZATION_ATTEMPTS = 6
+_MOST_BACKOFF_S = 0.05
+
+_LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    OSError,
+    asyncio.TimeoutError,
+)
+# the transaction was rolled back to let another one through
+_ROLLED_BACK = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+# refused while reading the arguments: nothing was written, and nothing will be
+_REFUSED = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
+
+
+class PostgresLink:
+    """A pool that is made on first use, in the loop of that use.
+
+    It keeps no session state and relies on none, so that it works through a pooler in transaction mode; whether there is one
+    is found out by comparing the process id that the server names at the start with the one it names when asked.
+    """
+
+    def __init__(
+        self,
+        dsn: str | None,
+        *,
+        pool: Any | None,
+        min_size: int,
+        max_size: int,
+        schema: str | None,
+        auto_migrate: bool,
+        timeout_s: float,
+        connect: dict[str, Any],
+    ) -> None:
+        """Remember how to connect."""
+        if (dsn is None) == (pool is None):
+            raise ArgumentError("give either a URL or a pool")
+        self._dsn = dsn
+        self._pool = pool
+        self._owns_pool = pool is None
+        self._sizes = {"min_size": min_size, "max_size": max_size}
+        self.schema = schema
+        self._auto_migrate = auto_migrate
+        self._timeout_s = timeout_s
+        self._connect = connect
+        self._is_ready = False
+        self._is_closed = False
+        self._starting = asyncio.Lock()
+        self.prefix = "" if schema is None else f"{quoted(schema)}."
+        # None until known
+        self.is_pooled: bool | None = None
+
+    async def call(self, operation: str, query: str, *args: Any, is_repeatable: bool) -> list[Any]:
+        """Run one statement as one transaction and return its rows.
+
+        A lost connection is tried once more if the call is repeatable; serialization failures and deadlocks are tried again
+        in any case, since they left nothing behind.
+
+        Raises:
+            StoreUnavailableError: There is no connection to be had; nothing was written.
+            OutcomeUnknownError: The connection was lost after the statement was sent.
+            EncodeError: The server cannot store a value; nothing was written.
+        """
+        was_sent = False
+        for is_last in (False, True):
+            try:
+                pool = await self._ready()
+                connection = await pool.acquire(timeout=self._timeout_s)
+            except (*_LOST, asyncpg.PostgresError) as error:
+                if was_sent:
+                    raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
+                raise lost.unavailable(BACKEND, operation, error) from error
+            try:
+                return await self._fetch(connection, query, args)
+            except _REFUSED as error:
+                raise EncodeError(
+                    f"postgres {operation}: the server cannot store this value: {error}", path="$", reason=str(error)
+                ) from error
+            except asyncpg.QueryCanceledError as error:
+                # a statement_timeout of the server, or an administrator: rolled back
+                raise lost.unavailable(BACKEND, operation, error) from error
+            except _LOST as error:
+                was_sent = was_sent or operation in _WRITES
+                if is_last or not is_repeatable:
+                    if operation in _WRITES:
+                        raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
+                    raise lost.unavailable(BACKEND, operation, error) from error
+            except asyncpg.PostgresError as error:
+                raise lost.unavailable(BACKEND, operation, error) from error
+            finally:
+                await pool.release(connection)
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _fetch(self, connection: Any, query: str, args: Sequence[Any]) -> list[Any]:
+        for attempt in range(_SERIALIZATION_ATTEMPTS):
+            try:
+                rows: list[Any] = await connection.fetch(query, *args, timeout=self._timeout_s)
+            except _ROLLED_BACK:
+                if attempt == _SERIALIZATION_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(random.uniform(0, _MOST_BACKOFF_S))  # noqa: S311 - jitter, not a secret
+            else:
+                return rows
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _ready(self) -> Any:
+        if self._is_closed:
+            raise ClosedError("this PostgresStore was closed; make a new one")
+        if self._is_ready:
+            return self._pool
+        async with self._starting:
+            if not self._is_ready:
+                await self._start()
+        return self._pool
+
+    async def _start(self) -> None:
+        if self._owns_pool:
+            probe = await asyncpg.connect(self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect)
+            try:
+                self.is_pooled = probe.get_server_pid() != await probe.fetchval("SELECT pg_backend_pid()")
+                await self._set_up(probe)
+            finally:
+                await probe.close(timeout=self._timeout_s)
+            self._pool = await asyncpg.create_pool(
+                self._dsn,
+                **self._sizes,
+                # behind a pooler the next transaction may meet another server, which never saw the prepared statement
+                statement_cache_size=0 if self.is_pooled else 100,
+                # nothing to reset: no call leaves session state behind, and the default costs a round trip per call
+                reset=_leave,
+                timeout=self._timeout_s,
+                **self._connect,
+            )
+        else:
+            async with self._pool.acquire() as connection:  # type: ignore[union-attr]
+                await self._set_up(connection)
+        self._is_ready = True
+
+    async def _set_up(self, connection: Any) -> None:
+        due = await due_migrations(connection, schema=self.schema)
+        if due and not self._auto_migrate:
+            raise StoreUnavailableError(
+                f"postgres: the schema lacks {', '.join(due)}: run `holdall migrate URL`",
+                backend=BACKEND,
+                operation="connect",
+                cause="schema not up to date",
+            )
+        if due:
+            await apply_migrations(connection, schema=self.schema)
+
+    async def migrate(self, *, dry_run: bool) -> list[str]:
+        """Bring the schema up to date; return the names applied, or due with `dry_run`."""
+        if self._is_closed:
+            raise ClosedError("this PostgresStore was closed; make a new one")
+        try:
+            if not self._owns_pool:
+                async with self._pool.acquire() as connection:  # type: ignore[union-attr]
+                    return await _migrate(connection, self.schema, dry_run=dry_run)
+            connection = await asyncpg.connect(
+                self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect
+            )
+            try:
+                return await _migrate(connection, self.schema, dry_run=dry_run)
+            finally:
+                await connection.close(timeout=self._timeout_s)
+        except (*_LOST, asyncpg.PostgresError) as error:
+            raise lost.unavailable(BACKEND, "migrate", error) from error
+
+    async def close(self) -> None:
+        """Close the pool, if it is ours, once the calls under way have ended."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._owns_pool or self._pool is None:
+            return
+        try:
+            await asyncio.wait_for(self._pool.close(), self._timeout_s)
+        except (*_LOST, asyncpg.PostgresError):
+            # what cannot be closed in order is cut; nothing is under way that anyone waits for
+            self._pool.terminate()
+
+
+_WRITES = ("write", "touch", "delete", "sweep")
+
+
+async def _leave(_connection: Any) -> None:
+    """Give a connection back as it is."""
+
+
+def quoted(name: str) -> str:
+    """Return an SQL identifier in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def masked(dsn: str) -> str:
+    """Return a URL without its password, for messages."""
+    parts = urlsplit(dsn)
+    if parts.password is None:
+        return dsn
+    user = parts.username or ""
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
+
+
+async def _migrate(connection: Any, schema: str | None, *, dry_run: bool) -> list[str]:
+    if dry_run:
+        return await due_migrations(connection, schema=schema)
+    return await apply_migrations(connection, schema=schema)
+
+
+async def due_migrations(connection: Any, *, schema: str | None = None) -> list[str]:
+    """Return the names of the migrations that the schema lacks, without changing anything.
+
+    Raises:
+        NewerStateError: The schema was made by a newer holdall.
+    """
+    table = f"{'' if schema is None else quoted(schema) + '.'}agent_session_migrations"
+    exists = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", table)
+    applied = {row["name"] for row in await connection.fetch(f"SELECT name FROM {table}")} if exists else set()
+    names = [migration.name for migration in migrations(BACKEND)]
+    if applied - set(names):
+        raise NewerStateError(
+            f"the PostgreSQL schema has {', '.join(sorted(applied - set(names)))}, which this holdall does not know: upgrade it",
+            found=len(applied),
+            supported=len(names),
+        )
+    return [name for name in names if name not in applied]
+
+
+async def apply_migrations(connection: Any, *, schema: str | None = None) -> list[str]:
+    """Apply what is due in one transaction, or in the caller's, under a lock that makes others wait; return its names."""
+    async with connection.transaction():
+        await connection.execute(f"SELECT pg_advisory_xact_lock({_SETUP_LOCK})")
+        if schema is not None:
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+            await connection.execute(f"SET LOCAL search_path = {quoted(schema)}")
+        due = await due_migrations(connection, schema=schema)
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS agent_session_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
+        )
+        for migration in migrations(BACKEND):
+            if migration.name in due:
+                await connection.execute(migration.sql)
+                await connection.execute("INSERT INTO agent_session_migrations (name) VALUES ($1)", migration.name)
+    return due
