@@ -1,0 +1,313 @@
+"""Records in Redis or Valkey: one Lua script per operation, both keys of a record in one slot of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdall.errors import ArgumentError, StoreUnavailableError
+from holdall.stores import keys, lost, rules
+from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.redis_index import RedisIndex
+from holdall.stores.redis_link import BACKEND, WRITES, RedisLink, damaged
+
+_NAMESPACE = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+# Fences and versions travel as text of one width, so that they compare as text and never as doubles.
+_FENCE_CHARS = 19
+_MOST_INDEX = 2**53 - 1
+# One call of read_log looks at no more entries, so that a rare kind far back does not hold up the server.
+_LOOKED_AT = 2000
+# A write that must enter its index first is called twice; more often only while others remove entries of the same key.
+_INDEX_ATTEMPTS = 16
+
+
+class RedisStore:
+    """Records in Redis 7 or Valkey, standalone, behind Sentinels, or in a cluster, by the server's clock.
+
+    Durability is what the server is set to: at best it keeps what it acknowledged when its process ends, and a failover can
+    lose writes that no replica had yet. `wait_replicas` narrows that window; it does not close it.
+
+    Args:
+        url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://host:port,host:port/SERVICE/DB`, or
+            `redis+cluster://host:port`; None if a client is given.
+        client: A `redis.asyncio` client to use instead; it is not closed by `aclose`.
+        namespace: What every key begins with: letters, digits and `_.:/-`.
+        durability: What the server is set to; only named here. "process" is AOF, "memory" is none.
+        wait_replicas: A write returns once this many replicas have it, else it raises `OutcomeUnknownError`.
+        retention_s: How long a tombstone keeps fence and op_ids after a delete.
+        max_connections: At most, per node.
+        timeout_s: For connecting and for each reply.
+        connect: More arguments for the driver's connections, such as ssl_ca_certs.
+    """
+
+    backend = BACKEND
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: Any | None = None,
+        namespace: str = "holdall",
+        durability: Durability = "process",
+        wait_replicas: int = 0,
+        retention_s: float = rules.DEFAULT_RETENTION_S,
+        max_connections: int = 50,
+        timeout_s: float = 10.0,
+        connect: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
+            raise ArgumentError(f"namespace is {namespace!r}; allowed are 1 to 64 letters, digits and _.:/-")
+        if durability not in ("memory", "process", "fsync"):
+            raise ArgumentError(f"durability is {durability!r}; known are 'memory', 'process' and 'fsync'")
+        self.durability: Durability = durability
+        self._wait_replicas = keys.check_count("wait_replicas", wait_replicas)
+        self._retention_ms = math.ceil(rules.check_retention(retention_s) * 1000)
+        self._shown = "a client" if url is None else _masked(url)
+        self._link = RedisLink(
+            url, client, max_connections=max_connections, timeout_s=timeout_s, connect=dict(connect or {})
+        )
+        self._index = RedisIndex(self._link, namespace.encode())
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._shown})"
+
+    async def read(self, key: str, *, log_from: int = 0) -> Record | None:
+        """Return the record, its log from entry `log_from` on, both from one snapshot."""
+        keys.check_key(key)
+        log_from = min(keys.check_count("log_from", log_from), _MOST_INDEX)
+        slot = self._index.slot_keys(key)[:2]
+        row = await self._link.call("read", lambda: self._link.run("read", slot, [log_from]), is_repeatable=True)
+        if row is None:
+            return None
+        generation, number, name, data, log_len, tags, ends, entries = row
+        length = int(log_len)
+        if len(entries) != max(0, length - log_from):
+            raise damaged("read", key)
+        return Record(
+            key,
+            Version(generation.decode(), int(number)),
+            Blob(name.decode(), data),
+            [_entry(entry, log_from + n) for n, entry in enumerate(entries)],
+            length,
+            None if int(ends) < 0 else int(ends) / 1000,
+            json.loads(tags),
+        )
+
+    async def write(
+        self,
+        key: str,
+        head: Blob,
+        *,
+        expected: Version | Absent | None,
+        append: Sequence[Entry] = (),
+        keep: int | None = None,
+        ttl_s: float | None,
+        tags: Mapping[str, str] | None = None,
+        fence: int | None = None,
+        op_id: str | None = None,
+    ) -> Version:
+        """Replace the head, cut and append the log, set expiry and tags, all or nothing."""
+        write = rules.check_write(
+            key,
+            head,
+            expected=expected,
+            append=append,
+            keep=keep,
+            ttl_s=ttl_s,
+            tags=tags,
+            fence=fence,
+            op_id=self._op_id(op_id),
+        )
+        before = [
+            *_expectation(write.expected),
+            secrets.token_hex(rules.GENERATION_CHARS // 2),
+            write.head.format,
+            write.head.data,
+            "" if write.keep is None else min(write.keep, _MOST_INDEX),
+            _ttl_ms(write.ttl_s),
+            "" if write.tags is None else _tags_text(write.tags),
+            _fence_text(write.fence),
+            write.op or "",
+        ]
+        entries = [kind.encode() + b"\0" + data for kind, data in write.append]
+        reply = await self._indexed(
+            "write",
+            key,
+            write.ttl_s,
+            lambda guarantee: [*before, *guarantee, *entries],
+            is_repeatable=write.op is not None,
+        )
+        version = _judged(reply, key, write.expected, write.fence)
+        if reply[3]:
+            old = json.loads(reply[3])
+            kept = json.loads(_tags_text(write.tags or {}))
+            await self._drop(key, {name: value for name, value in old.items() if kept.get(name) != value})
+        return version
+
+    async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
+        """Return up to `limit` entries of one kind with seq < `before`, newest first."""
+        keys.check_key(key)
+        keys.check_count("limit", limit)
+        if before is not None:
+            before = min(keys.check_count("before", before), _MOST_INDEX)
+        if kind is not None:
+            keys.check_text("kind", kind, least=1, most=keys.MAX_NAME_BYTES)
+        slot = self._index.slot_keys(key)[:2]
+        found: list[Entry] = []
+        generation, at = b"", before
+        while len(found) < limit and at != 0:
+            args = [kind or "", "" if at is None else at, min(limit - len(found), _MOST_INDEX), _LOOKED_AT, generation]
+            reply = await self._link.call(
+                "read_log",
+                lambda args=args: self._link.run("read_log", slot, args),  # type: ignore[misc]
+                is_repeatable=True,
+            )
+            if reply is None:
+                # gone, or another generation than the one that was being read: its entries are gone too
+                return [] if not generation else await self.read_log(key, kind=kind, before=before, limit=limit)
+            generation, rest, seqs, entries = reply
+            found += [_entry(entry, int(seq)) for seq, entry in zip(seqs, entries, strict=True)]
+            if at is not None and int(rest) == at:
+                break
+            at = int(rest)
+        return found
+
+    async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
+        """Set the expiry without a new version; False where there is no such record."""
+        keys.check_key(key)
+        ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", self._op_id(op_id))
+        reply = await self._indexed(
+            "touch",
+            key,
+            ttl_s,
+            lambda guarantee: [_ttl_ms(ttl_s), op or "", *guarantee],
+            is_repeatable=op is not None,
+        )
+        return bool(reply[0] == b"ok")
+
+    async def delete(
+        self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
+    ) -> bool:
+        """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
+        keys.check_key(key)
+        generation, number = ("", "") if expected is None else keys.check_version(expected)
+        fence, op = keys.check_fence(fence), keys.op_token("delete", self._op_id(op_id))
+        args = [generation, number, _fence_text(fence), op or "", self._retention_ms]
+        reply = await self._link.call(
+            "delete", lambda: self._script("delete", self._index.slot_keys(key)[:2], args), is_repeatable=op is not None
+        )
+        if reply[0] == b"none":
+            return False
+        if reply[0] != b"ok":
+            _judged(reply, key, expected, fence)
+        await self._drop(key, json.loads(reply[1]))
+        return True
+
+    async def find(self, /, **tags: str) -> AsyncIterator[str]:
+        """Yield the keys of live records that carry all these tags, a page per call."""
+        wanted = keys.check_tags(tags) or {}
+        async for key in self._index.find(wanted) if wanted else self._index.every():
+            yield key
+
+    async def sweep(self) -> int:
+        """Return 0: the server frees what has expired by itself."""
+        return 0
+
+    async def aclose(self) -> None:
+        """Close the client; one that was given stays open."""
+        await self._link.close()
+
+    def _op_id(self, op_id: str | None) -> str | None:
+        return secrets.token_hex(12) if op_id is None and self._link.has_driver_retries else op_id
+
+    async def _script(self, name: str, slot: Sequence[bytes], args: Sequence[Any]) -> list[Any]:
+        if not self._wait_replicas or name not in WRITES:
+            reply: list[Any] = await self._link.run(name, slot, args)
+            return reply
+        reply, n = await self._link.run_and_wait(name, slot, args, replicas=self._wait_replicas)
+        if n < self._wait_replicas and reply[0] == b"ok":
+            cause = TimeoutError(f"{n} of {self._wait_replicas} replicas have it")
+            raise lost.unknown(BACKEND, name, cause, is_repeatable=True)
+        return reply
+
+    async def _indexed(self, name: str, key: str, ttl_s: float | None, args: Any, *, is_repeatable: bool) -> list[Any]:
+        """Call a script that may ask for index entries first, which it does when tags or a much longer life are new."""
+        slot = self._index.slot_keys(key)
+        guarantee = ("", "")
+        for _ in range(_INDEX_ATTEMPTS):
+            call = args(guarantee)
+            reply = await self._link.call(
+                name,
+                lambda call=call: self._script(name, slot, call),  # type: ignore[misc]
+                is_repeatable=is_repeatable,
+            )
+            if reply[0] != b"index":
+                return reply
+            _, epoch, tags, ends = reply
+            until = await self._link.call(
+                "index",
+                lambda tags=tags, ends=ends: self._index.add(  # type: ignore[misc]
+                    key, json.loads(tags), int(ends) if ends else None, ttl_s
+                ),
+                is_repeatable=True,
+            )
+            guarantee = (until, epoch.decode())
+        raise StoreUnavailableError(
+            f"redis {name}: the index of {key[:80]!r} was changed by others {_INDEX_ATTEMPTS} times over: nothing was "
+            "written; try again",
+            backend=BACKEND,
+            operation=name,
+            cause="index contention",
+        )
+
+    async def _drop(self, key: str, tags: Mapping[str, str]) -> None:
+        # what was asked for is done and acknowledged: an entry that stays behind is found and removed by the next find
+        with contextlib.suppress(StoreUnavailableError):
+            await self._link.call("index", lambda: self._index.drop(key, tags), is_repeatable=True)
+
+
+def _masked(url: str) -> str:
+    parts = urlsplit(url)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    user = credentials.partition(":")[0]
+    return f"{parts.scheme}://{user}{':***@' if at else ''}{hosts}{parts.path}"
+
+
+def _ttl_ms(ttl_s: float | None) -> int | str:
+    return "" if ttl_s is None else math.ceil(ttl_s * 1000)
+
+
+def _tags_text(tags: Mapping[str, str]) -> str:
+    return json.dumps(tags, ensure_ascii=False, separators=(",", ":"))
+
+
+def _fence_text(fence: int | None) -> str:
+    return "" if fence is None else f"{fence:0{_FENCE_CHARS}d}"
+
+
+def _expectation(expected: Version | Absent | None) -> tuple[str, str, str]:
+    if expected is None:
+        return "any", "", ""
+    if isinstance(expected, Absent):
+        return "absent", "", ""
+    return "version", expected.generation, str(expected.number)
+
+
+def _entry(data: bytes, seq: int) -> Entry:
+    kind, _, body = data.partition(b"\0")
+    return Entry(kind.decode(), body, seq)
+
+
+def _judged(reply: list[Any], key: str, expected: Version | Absent | None, fence: int | None) -> Version:
+    version = Version(reply[1].decode(), int(reply[2])) if reply[1] else None
+    if reply[0] == b"stale":
+        raise rules.stale_fence(key, expected, version, fence, int(reply[3]))
+    if reply[0] == b"conflict" or version is None:
+        raise rules.conflict(key, expected, version)
+    return version

@@ -1,0 +1,245 @@
+"""The client, the scripts and the retries below `RedisStore`: everything about a connection that is no record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError
+from holdall.stores import lost
+from holdall.stores.lua import script
+
+try:
+    from redis import exceptions
+    from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel
+    from redis.asyncio.cluster import ClusterNode
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+except ImportError as exc:
+    raise ImportError("RedisStore needs an extra: pip install 'holdall[redis]'") from exc
+
+_T = TypeVar("_T")
+
+BACKEND = "redis"
+WRITES = ("write", "touch", "delete")
+# Redis answers these instead of running the command: nothing was written.
+_REFUSED = (
+    exceptions.ResponseError,
+    exceptions.BusyLoadingError,
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.MaxConnectionsError,
+    exceptions.RedisClusterException,
+)
+_LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
+
+
+class RedisLink:
+    """A client that is made on first use, in the loop of that use, with the driver's own retries off.
+
+    The driver cannot know which calls may be repeated: a reply that was cut made it apply an INCR twice. A client that is
+    passed in keeps its retries, and then every call gets an op_id, which makes them harmless.
+    """
+
+    def __init__(
+        self, url: str | None, client: Any | None, *, max_connections: int, timeout_s: float, connect: dict[str, Any]
+    ) -> None:
+        """Remember how to connect."""
+        if (url is None) == (client is None):
+            raise ArgumentError("give either a URL or a client")
+        self._url = url
+        self._client = client
+        self._owns_client = client is None
+        self._max_connections = max_connections
+        self._timeout_s = timeout_s
+        self._connect = connect
+        self._sentinel: Any | None = None
+        self._is_closed = False
+        self.has_driver_retries = client is not None and _check_client(client) > 0
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether keys live on several nodes."""
+        return isinstance(self.client, RedisCluster)
+
+    @property
+    def client(self) -> Any:
+        """The client; made here if need be."""
+        if self._is_closed:
+            raise ClosedError("this RedisStore was closed; make a new one")
+        if self._client is None:
+            self._client = self._made(cast("str", self._url))
+        return self._client
+
+    def _made(self, url: str) -> Any:
+        common = {
+            "retry": Retry(NoBackoff(), 0),
+            "socket_timeout": self._timeout_s,
+            "socket_connect_timeout": self._timeout_s,
+            **self._connect,
+        }
+        scheme, _, rest = url.partition("://")
+        tls, _, kind = scheme.rpartition("+")
+        if kind == "cluster" and tls in ("redis", "rediss"):
+            # 0: a moved slot is noted alone; the default closes every connection, also those with calls under way
+            return RedisCluster.from_url(
+                f"{tls}://{rest}", max_connections=self._max_connections, reinitialize_steps=0, **common
+            )
+        if kind == "sentinel" and tls in ("redis", "rediss"):
+            return self._from_sentinels(url, common | ({"ssl": True} if tls == "rediss" else {}))
+        pool = BlockingConnectionPool.from_url(
+            url, max_connections=self._max_connections, timeout=self._timeout_s, **common
+        )
+        return Redis.from_pool(pool)
+
+    def _from_sentinels(self, url: str, common: dict[str, Any]) -> Any:
+        parts = urlsplit(url)
+        credentials, _, hosts = parts.netloc.rpartition("@")
+        username, _, password = credentials.partition(":")
+        service, _, db = parts.path.strip("/").partition("/")
+        if not service:
+            raise ArgumentError("a Sentinel URL names the service: redis+sentinel://host:26379,host:26379/SERVICE/DB")
+        sentinels = []
+        for host in hosts.split(","):
+            name, _, port = host.rpartition(":") if ":" in host else (host, "", "26379")
+            sentinels.append((name.strip("[]"), int(port)))
+        extra = dict(parse_qsl(parts.query))
+        self._sentinel = Sentinel(sentinels, sentinel_kwargs=common)  # type: ignore[no-untyped-call]
+        return self._sentinel.master_for(
+            service,
+            db=int(db or 0),
+            username=unquote(username) or None,
+            password=unquote(password) or extra.get("password"),
+            max_connections=self._max_connections,
+            **common,
+        )
+
+    async def run(self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any]) -> Any:
+        """Call a script by its hash, or by its text where the server does not have it yet."""
+        lua = script(name)
+        client = self.client
+        if isinstance(client, RedisCluster):
+            # without it the first calls, if concurrent, go to any node, are sent elsewhere, and close each other's connections
+            await client.initialize()
+        try:
+            return await client.execute_command("EVALSHA", lua.sha, len(slot_keys), *slot_keys, *args)
+        except exceptions.NoScriptError:
+            return await client.execute_command("EVAL", lua.text, len(slot_keys), *slot_keys, *args)
+
+    async def run_and_wait(
+        self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any], *, replicas: int
+    ) -> tuple[Any, int]:
+        """Call a script, and then WAIT on the connection it went through; return the reply and how many replicas have it."""
+        lua = script(name)
+        wait = ("WAIT", replicas, int(self._timeout_s * 500))
+        for head in (("EVALSHA", lua.sha), ("EVAL", lua.text)):
+            command = (*head, len(slot_keys), *slot_keys, *args)
+            try:
+                reply, n = await self._both(slot_keys[0], command, wait)
+            except exceptions.NoScriptError:
+                continue
+            return reply, int(n)
+        raise AssertionError("EVAL needs no loaded script")
+
+    async def _both(self, key: bytes, command: tuple[Any, ...], wait: tuple[Any, ...]) -> tuple[Any, Any]:
+        client = self.client
+        if isinstance(client, RedisCluster):
+            await client.initialize()
+            node: ClusterNode = cast("ClusterNode", client.get_node_from_key(cast("str", key)))
+            connection = node.acquire_connection()
+            try:
+                await connection.send_packed_command(connection.pack_command(*command))
+                reply = await node.parse_response(connection, "EVALSHA")
+                await connection.send_packed_command(connection.pack_command(*wait))
+                return reply, await node.parse_response(connection, "WAIT")
+            except exceptions.MovedError:
+                # the slot is elsewhere now; the client learns where from a plain call
+                return await client.execute_command(*command), 0
+            finally:
+                node.release(connection)
+        pipe = client.pipeline(transaction=False)
+        pipe.execute_command(*command)
+        pipe.execute_command(*wait)
+        reply, n = await pipe.execute(raise_on_error=False)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply, n
+
+    async def call(self, operation: str, work: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
+        """Run `work`, once more after a lost connection if it is repeatable.
+
+        Raises:
+            StoreUnavailableError: The server cannot be reached, or refused; nothing was written.
+            OutcomeUnknownError: The connection was lost after a write was sent.
+        """
+        was_sent = False
+        for is_last in (False, True):
+            try:
+                return await work()
+            except exceptions.NoScriptError as error:
+                raise lost.unavailable(BACKEND, operation, error) from error
+            except (*_REFUSED, *_LOST) as error:
+                was_sent = was_sent or not _was_never_sent(error)
+                is_lost = isinstance(error, _LOST) and not isinstance(error, _REFUSED)
+                if is_lost and not is_last and is_repeatable:
+                    continue
+                if was_sent and operation in WRITES:
+                    raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
+                raise lost.unavailable(BACKEND, operation, error) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    async def close(self) -> None:
+        """Close the client, if it is ours."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._owns_client and self._client is not None:
+            await self._client.aclose()
+            if isinstance(self._client, RedisCluster):
+                # aclose leaves them open while the client waits to learn the topology anew
+                for node in self._client.get_nodes():
+                    await node.disconnect()
+            for sentinel in () if self._sentinel is None else self._sentinel.sentinels:
+                await sentinel.aclose()
+
+
+def _was_never_sent(error: BaseException) -> bool:
+    if isinstance(error, _REFUSED):
+        return True
+    # redis-py has one error for a connection that could not be made and one that broke; these texts are its own
+    said = str(error)
+    return "connecting to" in said or "No master found" in said or "No connection available" in said
+
+
+def _check_client(client: Any) -> int:
+    """Return how often the client retries by itself.
+
+    Raises:
+        ArgumentError: It decodes replies, which would damage bytes.
+    """
+    if isinstance(client, RedisCluster):
+        options: dict[str, Any] = client.connection_kwargs
+        retry: Retry | None = client.retry
+    elif isinstance(client, Redis):
+        options = client.get_connection_kwargs()  # type: ignore[no-untyped-call]
+        retry = client.get_retry()
+    else:
+        raise ArgumentError(f"client must be a redis.asyncio Redis or RedisCluster, not {type(client).__name__}")
+    if options.get("decode_responses"):
+        raise ArgumentError(
+            "the client decodes replies to text, which damages bytes: make it with decode_responses=False"
+        )
+    return 0 if retry is None else int(retry.get_retries())
+
+
+def damaged(operation: str, key: str) -> StoreUnavailableError:
+    """The log of a record is shorter than its head says."""
+    shown = key if len(key) <= 80 else f"{key[:80]}..."  # noqa: PLR2004 - one line of a terminal
+    return StoreUnavailableError(
+        f"redis {operation}: the log of {shown!r} lacks entries, as after an eviction: set maxmemory-policy to noeviction",
+        backend=BACKEND,
+        operation=operation,
+        cause="log shorter than its head says",
+    )
