@@ -1,0 +1,296 @@
+"""A sliding window over a session, with what slid out kept as a rolling summary inside the same budget."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from holdall._native import PackResult, Tokenizer, _chat_groups, _chat_parts, count_messages, extractive_summary
+from holdall.context.packer import ContextWindowPacker
+from holdall.context.report import Dropped
+from holdall.errors import ArgumentError, SummarizerError
+
+Summarizer = Callable[[str], "str | Awaitable[str]"]
+
+# Where a state keeps how many of its first messages the rolling summary stands for.
+COVERS: Final = "summary_covers"
+# Reasons of the packer that say the window is too small for all that is live.
+CROWDED: Final = frozenset({"over_budget", "too_large", "summarized", "tool_dropped"})
+# A message of a transcript longer than this is cut: a summary of a 50,000-token log is not worth 50,000 tokens.
+LONGEST_IN_TRANSCRIPT: Final = 2_000
+
+
+class WindowState(Protocol):
+    """What the manager reads of a session; `holdall.SessionState` is one."""
+
+    messages: Sequence[Mapping[str, Any]]
+    summary: str | None
+    metadata: MutableMapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that is ready to send, and the rolling summary it carries.
+
+    Attributes:
+        result: The packed request; its `index` figures count from `first`.
+        summary: The rolling summary, None where nothing has slid out yet.
+        covers: The summary stands for this many of the state's first messages.
+        summarized: Messages that this build folded into the summary; 0 for most builds.
+        summarizer_error: What the summarizer raised; the built-in extractive summary then took its place.
+        dropped: What is neither in the window nor in the summary, by its index in the state, with the reason.
+    """
+
+    result: PackResult[Any]
+    summary: str | None
+    covers: int
+    summarized: int = 0
+    summarizer_error: Exception | None = None
+    dropped: Sequence[Dropped] = field(default=())
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages to send, in the format they came in."""
+        return list(self.result.messages)
+
+    @property
+    def system(self) -> Any:
+        """The system prompt, where the format keeps it apart."""
+        return self.result.system
+
+    @property
+    def tools(self) -> list[Any] | None:
+        """The tools to send."""
+        return self.result.tools
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the request."""
+        return self.result.tokens
+
+    @property
+    def budget(self) -> int:
+        """Tokens there were for it."""
+        return self.result.budget
+
+    def apply(self, state: WindowState) -> None:
+        """Keep the summary and how far it reaches in the state, so that the next build goes on from there."""
+        state.summary = self.summary
+        if self.summary is None:
+            state.metadata.pop(COVERS, None)
+        else:
+            state.metadata[COVERS] = self.covers
+
+
+@dataclass(frozen=True)
+class _Slide:
+    """Which messages are live, and what has to be folded into the summary so that the others may go."""
+
+    live: list[int]
+    covers: int
+    folded: Sequence[int] = ()
+    transcript: str = ""
+
+
+class ContextWindowManager:
+    """A sliding window with a rolling summary.
+
+    The newest messages stay as they are. When they no longer fit, the oldest slide out, in whole groups (a call with its
+    results), until `low_water` of the budget is in use: so the window, and with it a provider's prompt cache, changes only
+    once in many turns. What slid out is summarised together with the summary so far, and the summary counts inside the
+    budget. The system prompt and the current turn never slide out.
+
+    Args:
+        max_tokens: The context window, in tokens.
+        tokenizer: The counter; o200k_base by default.
+        output_reserve: Tokens kept free for the answer.
+        summarizer: Text in, summary out; may be async, then use `abuild`. The built-in one picks sentences and needs no
+            model. When it raises, the built-in one steps in and the window says so.
+        summary_tokens: What the summary may take; a tenth of the budget by default.
+        low_water: Share of the budget in use after a slide, above 0 and at most 1.
+        format: "openai", "responses" or "anthropic"; found from the messages by default.
+
+    Raises:
+        ArgumentError: A figure is outside its domain.
+    """
+
+    def __init__(
+        self,
+        max_tokens: int,
+        *,
+        tokenizer: Tokenizer | None = None,
+        output_reserve: int = 0,
+        summarizer: Summarizer | None = None,
+        summary_tokens: int | None = None,
+        low_water: float = 0.6,
+        format: str | None = None,  # noqa: A002 - the word the packer uses
+    ) -> None:
+        if not 0 < low_water <= 1:
+            raise ArgumentError(f"low_water must be above 0 and at most 1, not {low_water}")
+        self.tokenizer = tokenizer or Tokenizer("o200k_base")
+        self.packer = ContextWindowPacker(max_tokens, tokenizer=self.tokenizer, output_reserve=output_reserve)
+        self.budget = max_tokens - output_reserve
+        self.summary_tokens = self.budget // 10 if summary_tokens is None else summary_tokens
+        if not 0 < self.summary_tokens < self.budget:
+            raise ArgumentError(
+                f"summary_tokens must be between 1 and the budget of {self.budget}, not {self.summary_tokens}"
+            )
+        self.summarizer = summarizer
+        self.low_water = low_water
+        self.format = format
+
+    def build(self, state: WindowState, *, tools: Sequence[Any] | None = None, system: Any = None) -> Window:
+        """Build the window of a state; the state is not changed (see `Window.apply`).
+
+        Args:
+            state: The session: messages, summary, metadata.
+            tools: Tool schemas; they share the budget.
+            system: The system prompt, where the format keeps it apart.
+
+        Raises:
+            RequiredOverflowError: The system prompt and the current turn alone do not fit.
+            SummarizerError: The summarizer is async, or did not give text.
+        """
+        request = _Request(state, tools, system)
+        slide, window = self._start(request)
+        if window is not None:
+            return window
+        text, error = None, None
+        try:
+            text = self.summarizer(slide.transcript) if self.summarizer else None
+        except Exception as raised:  # noqa: BLE001 - a caller's model may fail in any way; the window reports it
+            error = raised
+        if inspect.isawaitable(text):
+            if inspect.iscoroutine(text):
+                text.close()
+            raise SummarizerError("the summarizer is async: use `await manager.abuild(...)`")
+        return self._finish(request, slide, text, error)
+
+    async def abuild(self, state: WindowState, *, tools: Sequence[Any] | None = None, system: Any = None) -> Window:
+        """Build as `build` does, awaiting an async summarizer."""
+        request = _Request(state, tools, system)
+        slide, window = self._start(request)
+        if window is not None:
+            return window
+        text, error = None, None
+        try:
+            text = self.summarizer(slide.transcript) if self.summarizer else None
+            if inspect.isawaitable(text):
+                text = await text
+        except Exception as raised:  # noqa: BLE001 - a caller's model may fail in any way; the window reports it
+            error = raised
+        return self._finish(request, slide, text, error)
+
+    def _start(self, request: _Request) -> tuple[_Slide, Window | None]:
+        """Pack what is live; where that fits whole, or nothing can slide out, it is the window."""
+        found = _chat_groups(request.messages, format=self.format, system=request.system)
+        groups: list[Mapping[str, Any]] = found["groups"]
+        covers = _covered(request, groups)
+        stays = _stays(groups)
+        now = _Slide([i for i in range(len(request.messages)) if i >= covers or i in stays], covers)
+        result = self._pack(request, now, request.summary)
+        whole = all(kept.rendition == "full" for kept in result.kept if kept.source in ("message", "summary"))
+        crowded = any(gone.reason in CROWDED for gone in result.dropped if gone.source in ("message", "summary"))
+        if whole and not crowded:
+            return now, self._window(now, result, request.summary)
+        start = self._oldest_that_stays(request, groups, stays, covers)
+        members = sorted(i for group in groups if not group["is_prompt"] for i in group["indices"])
+        folded = [i for i in members if covers <= i < start]
+        if not folded:
+            # Only the current turn is left: the packer has already shortened what it may. Nothing to summarise (A13).
+            return now, self._window(now, result, request.summary)
+        live = [i for i in range(len(request.messages)) if i >= start or i in stays]
+        return _Slide(live, start, folded, self._transcript(request, folded, found["format"])), None
+
+    def _oldest_that_stays(
+        self, request: _Request, groups: Sequence[Mapping[str, Any]], stays: frozenset[int], covers: int
+    ) -> int:
+        """The index that the window starts at after a slide to about `low_water` of the budget."""
+        fixed = [request.messages[i] for i in sorted(stays)]
+        used = self._count(fixed, request) + self.summary_tokens
+        room = int(self.budget * self.low_water) - used
+        nothing = count_messages([], tokenizer=self.tokenizer)
+        start = int(groups[-1]["indices"][0]) if groups else len(request.messages)
+        for group in reversed(groups[:-1]):
+            first = int(group["indices"][0])
+            if first < covers or group["is_prompt"]:
+                break
+            moving = [request.messages[i] for i in group["indices"] if i not in stays]
+            room -= count_messages(moving, tokenizer=self.tokenizer, format=self.format) - nothing
+            if room < 0:
+                break
+            start = first
+        return start
+
+    def _count(self, messages: Sequence[Any], request: _Request) -> int:
+        return count_messages(
+            messages, tokenizer=self.tokenizer, system=request.system, tools=request.tools, format=self.format
+        )
+
+    def _transcript(self, request: _Request, indices: Sequence[int], form: str) -> str:
+        """What a summarizer reads: the summary so far, then who said what."""
+        paragraphs = [request.summary] if request.summary else []
+        for index in indices:
+            message = request.messages[index]
+            text = "\n".join(part[2] for part in _chat_parts(message, format=form) if part[2].strip())
+            short = self.tokenizer.cut(text, LONGEST_IN_TRANSCRIPT)
+            if len(short) < len(text):
+                short += f"\n[... {len(text) - len(short):,} characters cut ...]"
+            if short:
+                paragraphs.append(f"{message.get('role') or message.get('type')}: {short}")
+        return "\n\n".join(paragraphs)
+
+    def _finish(self, request: _Request, slide: _Slide, text: Any, error: Exception | None) -> Window:
+        if text is not None and not isinstance(text, str):
+            raise SummarizerError(f"the summarizer must return text, not {type(text).__name__}")
+        if not (text or "").strip():
+            text = extractive_summary(slide.transcript, self.summary_tokens, tokenizer=self.tokenizer)
+        summary = self.tokenizer.cut(text or "", self.summary_tokens).strip() or request.summary
+        return self._window(slide, self._pack(request, slide, summary), summary, error)
+
+    def _pack(self, request: _Request, slide: _Slide, summary: str | None) -> PackResult[Any]:
+        return self.packer.pack_messages(
+            [request.messages[i] for i in slide.live],
+            system=request.system,
+            tools=request.tools,
+            summary=summary or None,
+            format=self.format,
+        )
+
+    @staticmethod
+    def _window(slide: _Slide, result: PackResult[Any], summary: str | None, error: Exception | None = None) -> Window:
+        gone = tuple(
+            lost._replace(index=slide.live[lost.index]) if lost.source == "message" else lost for lost in result.dropped
+        )
+        covers = slide.covers if summary else 0
+        return Window(result, summary or None, covers, len(slide.folded), error, gone)
+
+
+class _Request:
+    """What one build reads, as it was when the build began."""
+
+    def __init__(self, state: WindowState, tools: Sequence[Any] | None, system: Any) -> None:
+        self.messages: list[Mapping[str, Any]] = list(state.messages)
+        self.summary = state.summary
+        self.covers = state.metadata.get(COVERS, 0) if state.summary else 0
+        self.tools = tools
+        self.system = system
+
+
+def _covered(request: _Request, groups: Sequence[Mapping[str, Any]]) -> int:
+    """How many messages the summary stands for, moved back to the start of the group it falls into."""
+    covers = request.covers if isinstance(request.covers, int) and not isinstance(request.covers, bool) else 0
+    covers = min(max(covers, 0), len(request.messages))
+    for group in groups:
+        if group["indices"][0] < covers <= group["indices"][-1]:
+            return int(group["indices"][0])
+    return covers
+
+
+def _stays(groups: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """What never slides out: the system prompt, the current user turn, the last group."""
+    turns = [group for group in groups if group["is_user_turn"]]
+    prompt = [group for group in groups if group["is_prompt"]]
+    return frozenset(i for group in (*prompt, *turns[-1:], *groups[-1:]) for i in group["indices"])
