@@ -17,8 +17,10 @@ from holdall._native import (
     ToolsResult,
     __version__,
     count_messages,
+    extractive_summary,
     fit_tools,
 )
+from holdall.context.manager import ContextWindowManager, Window
 from holdall.context.packer import ContextWindowPacker
 from holdall.context.report import Dropped, Kept
 from holdall.errors import (
@@ -81,6 +83,7 @@ __all__ = [
     "ClosedError",
     "ConflictError",
     "ContextItem",
+    "ContextWindowManager",
     "ContextWindowPacker",
     "DecodeError",
     "Dropped",
@@ -114,9 +117,11 @@ __all__ = [
     "ToolsResult",
     "UnknownNameError",
     "UserDeletedError",
+    "Window",
     "__version__",
     "count_messages",
     "errors",
+    "extractive_summary",
     "fit_tools",
     "open",
     "open_sync",

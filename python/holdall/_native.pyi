@@ -112,6 +112,22 @@ class Tokenizer:
 
 # -- chat --------------------------------------------------------------------------------------------------------------
 
+def extractive_summary(
+    text: str | Iterable[str], max_tokens: int, *, tokenizer: Tokenizer | None = None
+) -> str | None:
+    """Summarise by picking sentences: no model, the same text for the same input.
+
+    Args:
+        text: One text, or several such as the messages of a history.
+        max_tokens: Tokens the summary may have, at least 0.
+        tokenizer: Counts them; o200k_base if none is given.
+
+    Returns:
+        The weightiest sentences in their order; None where not one fits. Code blocks are left out.
+
+    Time linear in the text.
+    """
+
 def count_messages(
     messages: Sequence[Mapping[str, Any]],
     *,

@@ -11,6 +11,7 @@ mod pack;
 mod relevance;
 mod result;
 mod score;
+mod summary;
 mod tokens;
 mod tools;
 
@@ -20,6 +21,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     tokens::register(module)?;
+    summary::register(module)?;
     score::register(module)?;
     knapsack::register(module)?;
     relevance::register(module)?;
