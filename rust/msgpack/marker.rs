@@ -82,7 +82,7 @@ pub const NEGATIVE_FIXINT_MIN: i64 = -32;
 /// | 5 | `frozenset` | one array |
 /// | 6 | `datetime` | year u16, month, day, hour, minute, second u8, microsecond u32, fold u8, then the zone (see 8) |
 /// | 7 | `date` | year u16, month u8, day u8 |
-/// | 8 | `time` | hour, minute, second u8, microsecond u32, fold u8, then the zone: nothing where naive; `o`, the offset in microseconds i64 and a name in UTF-8 if it has one; `z` and an IANA key |
+/// | 8 | `time` | hour, minute, second u8, microsecond u32, fold u8, then the zone: nothing where naive; `o` and the offset in microseconds i64; `n`, the same and a name in UTF-8; `z` and an IANA key |
 /// | 9 | `timedelta` | days i32, seconds u32, microseconds u32 |
 /// | 10 | `Decimal` | its text, ASCII |
 /// | 11 | `UUID` | its 16 bytes |

@@ -17,9 +17,9 @@ from holdall.state.messages import MESSAGE, STEP_RESULT, Item, Pending
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
-Format = Literal["msgpack", "json"]
+Format = Literal["msgpack", "json", "protobuf"]
 
-FORMATS: Final = ("msgpack", "json")
+FORMATS: Final = ("msgpack", "json", "protobuf")
 HEAD: Final = "head"
 DOCUMENT: Final = "document"
 ENCRYPTED: Final = "encrypted"
@@ -76,7 +76,7 @@ class StateSerializer:
         encryption: seal.Encryption | None = None,
     ) -> None:
         self.format = format
-        self.log_format = log_format or "msgpack"
+        self.log_format = log_format or ("protobuf" if format == "protobuf" else "msgpack")
         for name in (self.format, self.log_format):
             if name not in FORMATS:
                 raise UnknownNameError(
@@ -280,6 +280,8 @@ def _format_of(data: bytes) -> Format:
         return "json"
     if 0x80 <= first <= 0x8F or first in (0xDE, 0xDF):  # noqa: PLR2004 - the markers of a map
         return "msgpack"
+    if first == 0x08:  # noqa: PLR2004 - the tag of field 1, a varint
+        return "protobuf"
     raise DecodeError(
         "neither MessagePack, JSON nor protobuf as holdall writes them (at byte 0)", offset=0, reason="unknown format"
     )
@@ -300,4 +302,8 @@ def _codec(name: str) -> Codec:
         from holdall.state import json_codec
 
         return json_codec.dumps, json_codec.loads
+    if name == "protobuf":
+        from holdall.state import protobuf_codec
+
+        return protobuf_codec.dumps, protobuf_codec.loads
     return msgpack_encode, _msgpack_loads

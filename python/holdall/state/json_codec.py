@@ -32,10 +32,21 @@ from uuid import UUID
 from holdall._native import json_depth, msgpack_encode
 from holdall.errors import DecodeError, EncodeError
 from holdall.state.document import FROZEN_FIELDS, freeze
-from holdall.state.values import DECIMAL, UUID_, ReadOnlyDict, ReadOnlyList, ReadOnlySet, pack_extra, unpack_extra
+from holdall.state.values import (
+    DECIMAL,
+    UUID_,
+    ReadOnlyDict,
+    ReadOnlyList,
+    ReadOnlySet,
+    check_keys,
+    pack_extra,
+    unpack_extra,
+)
 
 # Below what Python's parser, and a thread with a small stack, can take.
 MAX_DEPTH: Final = 200
+# What the tags of the innermost value add: a $map is three deep, and its values may be an $ext.
+_TAG_DEPTH: Final = 5
 _MAX_INT: Final = 2**63 - 1
 _MAX_INT_DIGITS: Final = 20
 _NO_JSONB_TEXT: Final = re.compile("[\0\ud800-\udfff]")
@@ -62,7 +73,7 @@ def loads(data: bytes) -> dict[str, Any]:
     Raises:
         DecodeError: It is not JSON, has keys twice, nests too deep, or holds a tag that is not ours.
     """
-    if json_depth(data) > MAX_DEPTH:
+    if json_depth(data) > MAX_DEPTH + _TAG_DEPTH:
         raise _bad(f"nested deeper than {MAX_DEPTH}")
     try:
         document = json.loads(data.decode(), object_pairs_hook=_object, parse_int=_int, parse_constant=_constant)
@@ -105,6 +116,8 @@ def _plain(value: Any, path: Path, depth: int) -> Any:
         return value if -_MAX_INT <= value <= _MAX_INT else {"$int": hex(value)}
     if kind is float:
         return _float(value)
+    if kind not in _CONTAINERS:
+        return _rare(value)
     if depth >= MAX_DEPTH:
         where = _path(path)
         reason = f"is nested deeper than {MAX_DEPTH}, the limit of the JSON form"
@@ -113,10 +126,7 @@ def _plain(value: Any, path: Path, depth: int) -> Any:
         return _dict(value, path, depth)
     if kind in (list, ReadOnlyList):
         return _list(value, path, depth)
-    for tag, kinds in _SEQUENCES:
-        if kind in kinds:
-            return {tag: _list(value, path, depth + 1)}
-    return _rare(value)
+    return {_CONTAINERS[kind]: _list(value, path, depth + 1)}
 
 
 def _list(values: Iterable[Any], path: Path, depth: int) -> list[Any]:
@@ -233,6 +243,7 @@ def _read_base64(text: str) -> bytes:
 
 def _read_set(kind: type[set[Any] | frozenset[Any]]) -> Callable[[list[Any]], Any]:
     def read(items: list[Any]) -> Any:
+        check_keys(items)
         found = kind(items)
         if len(found) != len(items):
             raise _bad("an element of a set stands twice")
@@ -244,6 +255,7 @@ def _read_set(kind: type[set[Any] | frozenset[Any]]) -> Callable[[list[Any]], An
 def _read_map(pairs: list[Any]) -> dict[Any, Any]:
     if not all(type(pair) is list and len(pair) == _PAIR for pair in pairs):
         raise _bad("a $map that is not pairs")
+    check_keys(pair[0] for pair in pairs)
     found = dict(pairs)
     if len(found) != len(pairs):
         raise _bad("a key stands twice")
@@ -256,11 +268,17 @@ def _read_ext(pair: list[Any]) -> Any:
     return unpack_extra(pair[0], _read_base64(pair[1]), False)  # noqa: FBT003 - frozen later, with the rest
 
 
-_SEQUENCES: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
-    ("$tuple", (tuple,)),
-    ("$set", (set, ReadOnlySet)),
-    ("$frozenset", (frozenset,)),
-)
+# With the tag of those that are not plain JSON.
+_CONTAINERS: Final[dict[type, str]] = {
+    dict: "",
+    ReadOnlyDict: "",
+    list: "",
+    ReadOnlyList: "",
+    tuple: "$tuple",
+    set: "$set",
+    ReadOnlySet: "$set",
+    frozenset: "$frozenset",
+}
 
 _TAGS: Final[dict[str, Callable[[Any], Any]]] = {
     "$float": _of(str, _read_float),

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from holdall._native import MSGPACK_MAX_UNSALTED_KEYS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 # The table of all codes is in rust/msgpack/marker.rs. Codes are never reused.
 BIGINT: Final = 1
@@ -152,10 +154,10 @@ def _pack_zone(zone: tzinfo | None) -> bytes:
     if zone is None:
         return b""
     if type(zone) is timezone:
-        offset, name = zone.utcoffset(None), zone.tzname(None)
-        micros = offset // timedelta(microseconds=1)
-        given = b"" if timezone(offset).tzname(None) == name else name.encode("utf-8", "surrogatepass")
-        return b"o" + _OFFSET.pack(micros) + given
+        # What it was made of: the offset, and a name where one was given (one that is empty, too).
+        offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
+        packed = _OFFSET.pack(offset // timedelta(microseconds=1))
+        return b"n" + packed + name[0].encode("utf-8", "surrogatepass") if name else b"o" + packed
     if type(zone) is ZoneInfo:
         if zone.key is None:
             raise TypeError("has a ZoneInfo without a key, which cannot be found again")
@@ -166,11 +168,13 @@ def _pack_zone(zone: tzinfo | None) -> bytes:
 def _unpack_zone(data: bytes) -> tzinfo | None:
     if not data:
         return None
-    if data[:1] == b"o":
-        offset = timedelta(microseconds=_OFFSET.unpack(data[1:9])[0])
-        name = data[9:].decode("utf-8", "surrogatepass")
-        if name:
-            return timezone(offset, name)
+    if data[:1] in (b"o", b"n"):
+        end = 1 + _OFFSET.size
+        offset = timedelta(microseconds=_OFFSET.unpack(data[1:end])[0])
+        if data[:1] == b"n":
+            return timezone(offset, data[end:].decode("utf-8", "surrogatepass"))
+        if len(data) != end:
+            raise ValueError("a time zone of an unknown form")
         return timezone(offset) if offset else timezone.utc
     if data[:1] == b"z":
         try:
@@ -348,6 +352,16 @@ def unpack_extra(code: int, body: bytes, frozen: bool) -> Any:  # noqa: FBT001 -
     if frozen and code == NDARRAY:
         value.flags.writeable = False
     return value
+
+
+def check_keys(keys: Iterable[Any]) -> None:
+    """Refuse more keys than Python can hash in good time where an attacker chose them.
+
+    Raises:
+        ValueError: More than `MSGPACK_MAX_UNSALTED_KEYS` of them are neither str nor bytes.
+    """
+    if sum(type(key) is not str and type(key) is not bytes for key in keys) > MSGPACK_MAX_UNSALTED_KEYS:
+        raise ValueError(f"more than {MSGPACK_MAX_UNSALTED_KEYS} keys that are neither str nor bytes")
 
 
 def _why_not(kind: type) -> str:

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::ffi::compat;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyInt, PyString};
 
 use super::Lent;
 use crate::msgpack::encode::{self as wire, Sink, TooLong};
@@ -477,24 +477,24 @@ fn unsalted() -> String {
     format!("has more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes")
 }
 
-/// Append `.key`, or `[key]` where it is not a name.
+/// Append `.key`, or `[key]` where it is not a name; of keys that are neither str nor int their type.
 fn step(path: &mut String, key: &Bound<'_, PyAny>, is_key: bool) {
-    let text = key.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
-    match text {
-        Some(name) if !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+    let text = key.cast_exact::<PyString>().ok().and_then(|text| text.to_str().ok());
+    let _ = match (text, key.cast_exact::<PyInt>().ok().and_then(|key| key.extract::<i64>().ok())) {
+        (Some(name), _) if !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
             if !path.is_empty() {
                 path.push('.');
             }
             path.push_str(name);
+            Ok(())
         }
-        Some(name) => {
-            let _ = write!(path, "[{:?}]", name.chars().take(40).collect::<String>());
-        }
-        None => {
+        (Some(name), _) => write!(path, "[{:?}]", name.chars().take(40).collect::<String>()),
+        (None, Some(number)) => write!(path, "[{number}]"),
+        (None, None) => {
             let kind = key.get_type().name().map_or_else(|_| "key".into(), |name| name.to_string());
-            let _ = write!(path, "[{kind}]");
+            write!(path, "[{kind}]")
         }
-    }
+    };
     if is_key {
         path.push_str(" (the key)");
     }
