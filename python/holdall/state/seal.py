@@ -59,7 +59,7 @@ class Zstd:
         """Compress, unless `data` is short or would not shrink."""
         if len(data) <= self.above_bytes:
             return data
-        frame = self._module().ZstdCompressor(level=ZSTD_LEVEL).compress(data)
+        frame = self._module().ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True).compress(data)
         packed: bytes = _ZSTD + _SIZE.pack(len(data)) + frame
         return packed if len(packed) < len(data) else data
 
