@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,18 @@ HOLDERS = (
     *("audio_url", "data", "base64", "file_data", "url"),
 )
 PLAIN = {
-    *("text", "content", "thinking", "reasoning", "reasoning_content", "refusal", "output", "arguments", "input"),
+    *(
+        "name",
+        "text",
+        "content",
+        "thinking",
+        "reasoning",
+        "reasoning_content",
+        "refusal",
+        "output",
+        "arguments",
+        "input",
+    ),
 }
 ENCRYPTED = {"encrypted_content", "encrypted_index", "signature", "thought_signature", "thoughtSignature"}
 
@@ -123,10 +135,13 @@ def image_tokens(fmt: str, size: tuple[int, int] | None, *, low: bool) -> int:
 
 
 def png_size(data: str) -> tuple[int, int] | None:
-    head = base64.b64decode(data[:32] + "=" * (-len(data[:32]) % 4))
-    if not head.startswith(b"\x89PNG\r\n\x1a\n") or len(head) < 24:
+    if not re.fullmatch(r"[A-Za-z0-9+/_-]{32}", data[:32]):
         return None
-    return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+    head = base64.urlsafe_b64decode(data[:32].replace("+", "-").replace("/", "_"))
+    if not head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return None
+    size = int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+    return size if all(size) else None
 
 
 def data_uri(text: str) -> tuple[str, str] | None:

@@ -361,21 +361,22 @@ impl<'a, M: Borrow<Message>> Builder<'a, M> {
             gone.insert(index);
             return;
         }
-        // An empty list of calls is refused by the provider: the whole entry goes with the last of them.
-        let all = places.len() == message.calls.len();
-        let entry = places.first().and_then(|at| match at.steps() {
-            [Step::Key(key), Step::Index(_)] if all && message.format == Format::OpenAi => Some(Path::root().key(*key)),
-            _ => None,
-        });
         for at in &places {
             self.find(index, Some((*at).clone()), Reason::UnansweredCall);
         }
+        // An empty list of calls is refused by the provider: the whole entry goes with the last of them.
+        let is_all = places.len() == message.calls.len() && message.format == Format::OpenAi;
+        let mut removed: Vec<Path> = places
+            .into_iter()
+            .map(|at| match at.steps() {
+                [Step::Key(key), Step::Index(_)] if is_all => Path::root().key(*key),
+                _ => at.clone(),
+            })
+            .collect();
+        removed.dedup();
         let place = group.members.binary_search_by_key(&index, |member| member.index).ok();
         if let Some(member) = place.and_then(|place| group.members.get_mut(place)) {
-            match entry {
-                Some(at) => member.repairs.push(Edit::Remove { at }),
-                None => member.repairs.extend(places.into_iter().map(|at| Edit::Remove { at: at.clone() })),
-            }
+            member.repairs.extend(removed.into_iter().map(|at| Edit::Remove { at }));
         }
     }
 }

@@ -33,8 +33,8 @@
 //!   list: per_part + value("", "", e)
 //!
 //! string(key, type, s):
-//!   key in ("text", "content", "thinking", "reasoning", "reasoning_content", "refusal", "output", "arguments", "input"):
-//!                                                                                 tok(s)
+//!   key in ("name", "text", "content", "thinking", "reasoning", "reasoning_content", "refusal", "output", "arguments",
+//!     "input"):                                                                     tok(s)
 //!   key in ("encrypted_content", "encrypted_index", "signature", "thought_signature", "thoughtSignature"),
 //!     or key == "data" and type in ("redacted_thinking", "reasoning.encrypted"):   ceil(3 * len(utf8(s)) / 16)
 //!   key == "b64_json", or key == "result" and type == "image_generation_call":     an image given as base64

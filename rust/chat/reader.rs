@@ -100,11 +100,7 @@ impl Reader {
             "tool_use" => return self.call(node, at, [Some(Key::Input), None], 1, depth),
             "tool_result" => return self.result_block(node, at, rest, depth),
             hosted if hosted.ends_with("tool_use") => {
-                self.call(node, at, [Some(Key::Input), None], 1, depth)?;
-                if let Some(call) = self.calls.last_mut() {
-                    call.needs_answer = false;
-                }
-                return Ok(());
+                return self.hosted_call(node, at, hosted, rest, depth);
             }
             _ => {
                 self.fields(node, &kind, None, &mut rest, depth)?;
@@ -118,6 +114,24 @@ impl Reader {
             Some(odd) => return Err(Fault::at(at.key(key), format!("must be text, not {}", odd.type_name()))),
             None => self.push(at, [None; 2], part_kind, Arc::default(), rest),
         }
+        Ok(())
+    }
+
+    /// Read a call that the provider itself makes and answers: whatever it holds.
+    fn hosted_call<N: Node>(
+        &mut self,
+        node: &N,
+        at: Path,
+        kind: &str,
+        mut rest: Rest,
+        depth: usize,
+    ) -> Result<(), Fault> {
+        rest.calls = 1;
+        self.fields(node, kind, None, &mut rest, depth).map_err(|fault| fault.within(&at))?;
+        let name = node.text_at(Key::Name).unwrap_or_default().into();
+        let id = node.text_at(Key::Id).unwrap_or_default().into();
+        self.calls.push(Call { id, name, part: Some(self.parts.len()), needs_answer: false });
+        self.push(at, [None; 2], PartKind::Call, Arc::default(), rest);
         Ok(())
     }
 
@@ -315,8 +329,8 @@ fn captions<N: Node>(node: &N) -> impl Iterator<Item = Cow<'static, str>> {
 
 fn string(key: &str, kind: &str, text: &str, rest: &mut Rest) {
     match key {
-        "text" | "content" | "thinking" | "reasoning" | "reasoning_content" | "refusal" | "output" | "arguments"
-        | "input" => {}
+        "name" | "text" | "content" | "thinking" | "reasoning" | "reasoning_content" | "refusal" | "output"
+        | "arguments" | "input" => {}
         "encrypted_content" | "encrypted_index" | "signature" | "thought_signature" | "thoughtSignature" => {
             rest.encrypted += encrypted(text);
             return;
