@@ -1,0 +1,227 @@
+"""Checkpoints against the raw floor of each store, what is stored, and updates of one key by several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import holdall
+from benches.floor_sqlite import SqliteFloor
+from holdall import CheckpointManager, SessionState
+from holdall.durable.session_store import SessionStore
+
+STEPS = (10, 100, 1000)
+TIMED = 40
+ROUNDS = 3
+STORED_STEPS = 500
+UPDATES = 50
+WORDS = [
+    "".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)
+]
+
+
+class Backend(NamedTuple):
+    """A store and its floor: the same server, durability, driver and payload."""
+
+    name: str
+    url: str
+    floor: Any
+    stored_bytes: Any
+    options: dict[str, Any]
+
+
+def text(rng: random.Random, size: int = 1200) -> str:
+    """Text of prose's lengths, not one word of which a compressor knows."""
+    words: list[str] = []
+    length = 0
+    while length < size:
+        words.append(rng.choice(WORDS))
+        length += len(words[-1]) + 1
+    return " ".join(words)[:size]
+
+
+def add_step(state: SessionState, step: int, rng: random.Random) -> int:
+    """Append what a step of an agent adds; return the bytes of its text."""
+    state.messages.append({"role": "user", "content": text(rng)})
+    state.messages.append({"role": "assistant", "content": text(rng)})
+    state.step_results[step] = "ok"
+    state.accumulated_cost += 0.001
+    return 2400
+
+
+@asynccontextmanager
+async def backends() -> AsyncIterator[list[Backend]]:
+    """SQLite always; PostgreSQL and Redis where the test extra brings their servers."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdall-bench-")))
+        found = [
+            Backend(
+                "SQLite",
+                f"sqlite:///{folder}/ours.db",
+                SqliteFloor(folder / "floor.db"),
+                lambda: sum(path.stat().st_size for path in folder.glob("ours.db*")),
+                {},
+            )
+        ]
+        found += await _servers(stack)
+        try:
+            yield found
+        finally:
+            for backend in found:
+                await backend.floor.aclose()
+
+
+async def _servers(stack: ExitStack) -> list[Backend]:
+    import asyncpg
+    import redis
+
+    from benches.floor_postgres import PostgresFloor
+    from benches.floor_redis import RedisFloor
+    from tests.servers.postgres import Postgres
+    from tests.servers.redis import Node, valkey_program
+
+    postgres = Postgres(is_durable=True)
+    stack.callback(postgres.stop)
+    floor = PostgresFloor(postgres.url)
+    await floor.open()
+
+    async def relations() -> int:
+        connection = await asyncpg.connect(postgres.url)
+        try:
+            return int(
+                await connection.fetchval(
+                    "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'agent%'"
+                )
+            )
+        finally:
+            await connection.close()
+
+    valkey = Node(valkey_program(), config="appendonly yes\nappendfsync everysec\n")
+    stack.callback(valkey.stop)
+
+    def memory() -> int:
+        with redis.Redis(port=valkey.port) as client:
+            return sum(
+                client.memory_usage(key, samples=0) for key in client.scan_iter(count=1000) if b"floor" not in key
+            )
+
+    return [
+        Backend("PostgreSQL", postgres.url, floor, relations, {}),
+        Backend("Redis", valkey.url, RedisFloor(valkey.url), memory, {}),
+    ]
+
+
+async def checkpoint_times(backend: Backend, at: int) -> tuple[float, float]:
+    """Return the medians of a checkpoint of ours and of the floor, timed in turn from step `at` on."""
+    ours: list[float] = []
+    floors: list[float] = []
+    async with holdall.open(backend.url, **backend.options) as store:
+        for _ in range(ROUNDS):
+            rng = random.Random(at)
+            state = SessionState(session_id=f"bench-{uuid4().hex}", user_id=f"u-{uuid4().hex}")
+            key = state.session_id
+            for step in range(1, at):
+                add_step(state, step, rng)
+            manager = CheckpointManager(store)
+            start, version = 0, 0
+            for step in range(at - 1, at + TIMED):
+                if step >= at:
+                    add_step(state, step, rng)
+                # The floor gets the bytes of this very step, encoded beforehand.
+                payload = store.serializer.snapshot(state)
+                entries = [data for _, data in payload.append]
+                before = time.perf_counter()
+                await manager.save_checkpoint(state, step)
+                between = time.perf_counter()
+                written = await backend.floor.write(key, version, start, payload.head, entries)
+                after = time.perf_counter()
+                assert written
+                start, version = start + len(entries), version + 1
+                if step >= at + 3:
+                    ours.append(between - before)
+                    floors.append(after - between)
+            loaded = await store.load(key)
+            assert loaded == state
+            assert (await backend.floor.read(key))[0] == version
+            await store.delete(key)
+    return statistics.median(ours), statistics.median(floors)
+
+
+async def stored_ratio(backend: Backend) -> tuple[int, int]:
+    """Return the bytes stored after 500 steps, and the bytes of their text."""
+    async with holdall.open(backend.url, **backend.options) as store:
+        await store.list()
+        before = await _sized(backend)
+        state = SessionState(session_id=f"bench-{uuid4().hex}", user_id="stored")
+        manager = CheckpointManager(store)
+        rng = random.Random(1)
+        raw = 0
+        for step in range(1, STORED_STEPS + 1):
+            raw += add_step(state, step, rng)
+            await manager.save_checkpoint(state, step)
+        if backend.name == "SQLite":
+            await store.aclose()
+        return await _sized(backend) - before, raw
+
+
+async def _sized(backend: Backend) -> int:
+    size = backend.stored_bytes()
+    return await size if asyncio.iscoroutine(size) else size
+
+
+async def measure() -> list[dict[str, Any]]:
+    """Run everything on every backend."""
+    rows: list[dict[str, Any]] = []
+    async with backends() as found:
+        for backend in found:
+            stored, raw = await stored_ratio(backend)
+            medians = {at: await checkpoint_times(backend, at) for at in STEPS}
+            for at, (ours, floor) in medians.items():
+                rows.append(
+                    {
+                        "what": f"{backend.name}: checkpoint at step {at}, against the raw floor",
+                        "ours": ours,
+                        "peer": floor,
+                        "ratio": ours / floor,
+                        "must": 2.0,
+                        "aim": 1.3,
+                        "lower": True,
+                    }
+                )
+            rows.append(
+                {
+                    "what": f"{backend.name}: checkpoint at step 1000, against step 10",
+                    "ours": medians[1000][0],
+                    "peer": medians[10][0],
+                    "ratio": medians[1000][0] / medians[10][0],
+                    "must": 1.2,
+                    "aim": 1.0,
+                    "lower": True,
+                }
+            )
+            rows.append(
+                {
+                    "what": f"{backend.name}: stored after {STORED_STEPS} steps, against the text",
+                    "ours": stored,
+                    "peer": raw,
+                    "unit": "bytes",
+                    "ratio": stored / raw,
+                    "must": 2.0,
+                    "aim": 1.2,
+                    "lower": True,
+                }
+            )
+    return rows
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Every figure of the session's half."""
+    yield from asyncio.run(measure())
