@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 import subprocess
 import sys
@@ -65,7 +66,10 @@ def test_passwords_are_masked(url: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
+        "postgresql://ann:hunter2@127.0.0.1:1/db",
+        "redis://ann:hunter2@127.0.0.1:1/0",
         "postgresql://ann:hunter2@[::1/db",
+        "redis://:hunter2@127.0.0.1:notaport/0",
     ],
 )
 async def test_no_error_or_repr_shows_a_password(url: str) -> None:
@@ -98,6 +102,27 @@ async def test_sqlite_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         await store.save(new())
         assert (tmp_path / file).exists()
         await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "extra"), [("redis://h", "redis", "redis"), ("postgresql://h/d", "asyncpg", "postgres")]
+)
+def test_a_missing_driver_says_what_to_install(
+    url: str, driver: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ImportError with the command."""
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.partition(".")[0] == driver:
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *args, **options)
+
+    for name in [name for name in sys.modules if name.startswith(f"holdall.stores.{extra}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=rf"pip install 'holdall\[{extra}\]'"):
+        holdall.open(url)
 
 
 def test_import_holdall_loads_no_driver_and_no_asyncio() -> None:

@@ -6,7 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from tests.durable.backends import any_url, url
+
 from .herd import Herd
+
+__all__ = ["any_url", "herd", "report", "session_id", "url"]
 
 _FIGURES = pytest.StashKey[list[str]]()
 
@@ -43,15 +47,3 @@ def herd() -> Iterator[Herd]:
 def session_id() -> str:
     """An id that no other test has, since tests share servers."""
     return f"s-{uuid4().hex}"
-
-
-@pytest.fixture(params=["sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of each durable backend in turn."""
-    return f"sqlite:///{tmp_path}/sessions.db"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of each backend in turn."""
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/sessions.db"

@@ -77,9 +77,9 @@ async def increment(url: str, session: str, times: int, retries: int = 10_000) -
     await store.aclose()
 
 
-async def migrate(url: str) -> None:
+async def migrate(url: str, options: dict[str, Any] | None = None) -> None:
     """Bring the schema up, as the first use of a store does."""
-    store = holdall.open(url)
+    store = holdall.open(url, **(options or {}))
     await store.list()
     say("D")
     await store.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -29,6 +30,7 @@ SCHEMES: Final = (
     "redis+cluster://",
 )
 _REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
+_HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d{1,5})?")
 _POSTGRES: Final = frozenset({"postgresql", "postgres"})
 
 
@@ -102,5 +104,8 @@ def _check_host(url: str) -> None:
     except ValueError:
         # Python's text may quote the part that holds the password.
         raise ArgumentError(f"cannot read {mask_url(url)}: its host part is malformed") from None
+    hosts = parts.netloc.rpartition("@")[2]
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        raise ArgumentError(f"cannot read {mask_url(url)}: its hosts are not host:port, with commas between several")
     if not parts.netloc and "host=" not in parts.query:
         raise ArgumentError(f"{mask_url(url)} names no host; write {parts.scheme}://host/...")
