@@ -16,16 +16,13 @@ from uuid import uuid4
 import holdall
 from benches.floor_sqlite import SqliteFloor
 from holdall import CheckpointManager, SessionState
-from holdall.durable.session_store import SessionStore
 
 STEPS = (10, 100, 1000)
 TIMED = 40
 ROUNDS = 3
 STORED_STEPS = 500
 UPDATES = 50
-WORDS = [
-    "".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)
-]
+WORDS = ["".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)]
 
 
 class Backend(NamedTuple):

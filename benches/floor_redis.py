@@ -25,9 +25,7 @@ class RedisFloor:
 
     async def write(self, key: str, version: int, start: int, head: bytes, append: Sequence[bytes]) -> bool:
         """Write version + 1 if the record is at `version`, and append the entries."""
-        return bool(
-            await self._write(keys=[f"{{floor:{key}}}", f"{{floor:{key}}}:log"], args=[version, head, *append])
-        )
+        return bool(await self._write(keys=[f"{{floor:{key}}}", f"{{floor:{key}}}:log"], args=[version, head, *append]))
 
     async def read(self, key: str) -> tuple[int, bytes]:
         """Return version and head."""

@@ -27,9 +27,13 @@ class SqliteFloor:
                 (4e9, head, key, version),
             ).rowcount
         else:
-            changed = db.execute("INSERT INTO head VALUES (?, 1, ?, ?) ON CONFLICT DO NOTHING", (key, 4e9, head)).rowcount
+            changed = db.execute(
+                "INSERT INTO head VALUES (?, 1, ?, ?) ON CONFLICT DO NOTHING", (key, 4e9, head)
+            ).rowcount
         if changed:
-            db.executemany("INSERT INTO log VALUES (?, ?, ?)", [(key, start + n, data) for n, data in enumerate(append)])
+            db.executemany(
+                "INSERT INTO log VALUES (?, ?, ?)", [(key, start + n, data) for n, data in enumerate(append)]
+            )
         db.execute("COMMIT")
         return bool(changed)
 

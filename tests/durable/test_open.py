@@ -232,3 +232,57 @@ def test_a_fork_does_not_carry_the_thread_over(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 7, done.stderr
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("server", ["cluster_server", "sentinel_server"])
+async def test_topologies_of_redis(server: str, request: pytest.FixtureRequest) -> None:
+    """A Cluster and a Sentinel trio open by their URLs and hold sessions."""
+    async with holdall.open(request.getfixturevalue(server).url) as store:
+        states = [SessionState(session_id=f"topology-{n}", user_id="topology") for n in range(8)]
+        for state in states:
+            state.messages.append({"role": "user", "content": "hi"})
+            await store.save(state)
+        assert sorted(await store.list(user_id="topology")) == [state.session_id for state in states]
+        assert await store.load("topology-3") == states[3]
+        assert await store.delete_user("topology") == 8
+
+
+@pytest.mark.postgres
+async def test_a_pool_that_was_given_stays_open(postgres_server: Any) -> None:
+    """PostgresSessionStore takes an asyncpg pool and leaves it to its owner."""
+    import asyncpg
+
+    async with asyncpg.create_pool(postgres_server.url, min_size=0) as pool:
+        async with holdall.PostgresSessionStore(pool) as store:
+            await store.save(new("pooled"))
+        assert await pool.fetchval("SELECT version FROM agent_sessions WHERE session_id = 'pooled'") == 1
+
+
+@pytest.mark.redis
+async def test_a_client_that_was_given_stays_open(valkey_server: Any) -> None:
+    """RedisSessionStore takes a client of redis.asyncio and leaves it to its owner."""
+    from redis.asyncio import Redis
+
+    async with Redis.from_url(valkey_server.url) as client:
+        async with holdall.RedisSessionStore(client) as store:
+            await store.save(new("given"))
+        assert await client.ping()
+
+
+@pytest.mark.postgres
+async def test_psql_reads_a_session(postgres_server: Any) -> None:
+    """The head is JSON with the fields of the state, whatever is in it."""
+    import asyncpg
+
+    async with holdall.open(postgres_server.url) as store:
+        await store.save(SessionState(session_id="psql", user_id="ann", summary="a\0b", metadata={"nan": float("nan")}))
+        loaded = await store.load("psql")
+    assert loaded.summary == "a\0b"
+    assert loaded.metadata["nan"] != loaded.metadata["nan"]
+    connection = await asyncpg.connect(postgres_server.url)
+    row = await connection.fetchrow(
+        "SELECT user_id, status, state ->> 'user_id' AS inside FROM agent_sessions WHERE session_id = 'psql'"
+    )
+    await connection.close()
+    assert tuple(row) == ("ann", "active", "ann")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdall.durable.session_store import SessionStore
@@ -46,8 +45,9 @@ class PostgresSessionStore(SessionStore):
     """
 
     def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
-        make = import_module("holdall.stores.postgres").PostgresStore
-        store = make(source, **options) if isinstance(source, str) else make(pool=source, **options)
+        from holdall.stores.postgres import PostgresStore
+
+        store = PostgresStore(source, **options) if isinstance(source, str) else PostgresStore(pool=source, **options)
         super().__init__(store, serializer or StateSerializer("json"), name=_shown(source))
 
 
@@ -61,8 +61,10 @@ class RedisSessionStore(SessionStore):
     """
 
     def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
-        make = import_module("holdall.stores.redis").RedisStore
-        super().__init__(make(source, **options), serializer, name=_shown(source))
+        from holdall.stores.redis import RedisStore
+
+        store = RedisStore(source, **options) if isinstance(source, str) else RedisStore(client=source, **options)
+        super().__init__(store, serializer, name=_shown(source))
 
 
 def _shown(source: Any) -> str:
