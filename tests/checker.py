@@ -155,23 +155,34 @@ def smallest_required(messages: Sequence[Message], used_tools: int, count: Count
     return total
 
 
-def align(source: Sequence[Message], packed: Sequence[Message]) -> tuple[list[tuple[int, bool]], list[str]]:
-    """Match each packed message to a source message, forwards only (P4); whether it was changed.
+def align(
+    source: Sequence[Message], packed: Sequence[Message], claimed: Sequence[int]
+) -> tuple[list[tuple[int, bool]], list[str]]:
+    """Check that the packed messages are the claimed source messages, forwards only (P4); and whether each was changed.
 
-    A packed message is a source message or a rendition of it: the same but for its content, or its set of calls.
+    A packed message is a source message or a rendition of it: the same but for its content, or its set of calls. Ids and
+    texts repeat, so which message a rendition is of cannot be found from outside: the report says it, and is held to it.
     """
     found: list[tuple[int, bool]] = []
-    at = 0
-    for place, message in enumerate(packed):
-        same = next((i for i in range(at, len(source)) if source[i] == message), None)
-        near = same
-        if same is None:
-            near = next((i for i in range(at, len(source)) if _rendition(source[i], message)), None)
-        if near is None:
-            return found, [f"P4: packed message {place} ({message['role']}) matches no later input message"]
-        found.append((near, same is None))
-        at = near + 1
+    if len(claimed) != len(packed):
+        return found, [f"P4: {len(packed)} messages are packed, but {len(claimed)} are said to be kept"]
+    for place, (index, message) in enumerate(zip(claimed, packed, strict=True)):
+        if found and index <= found[-1][0]:
+            return found, [f"P4: message {index} stands after message {found[-1][0]}"]
+        if source[index] != message and not _rendition(source[index], message):
+            return found, [f"P4: packed message {place} ({message['role']}) is no form of message {index}"]
+        found.append((index, source[index] != message))
     return found, []
+
+
+def without_extras(packed: Sequence[Message], result: Any) -> list[Message]:
+    """The packed messages but for a summary of what was dropped, which must be a system message after the prompts."""
+    if not any(kept.source == "summary" for kept in result.kept):
+        return list(packed)
+    at = next(
+        (i for i, m in enumerate(packed) if m["role"] == "system" and "Summary of the conv" in m["content"]), None
+    )
+    return [message for i, message in enumerate(packed) if i != at]
 
 
 def _rendition(whole: Message, shown: Message) -> bool:
@@ -195,7 +206,8 @@ def check(
         faults.append(f"P1: recounted {tokens}, the result says {result.tokens}")
     if result.budget != budget:
         faults.append(f"P1: the result says budget {result.budget}, it is {budget}")
-    matched, misplaced = align(messages, packed)
+    packed = without_extras(packed, result)
+    matched, misplaced = align(messages, packed, sorted(k.index for k in result.kept if k.source == "message"))
     faults += misplaced
     kept = {index for index, _ in matched}
     faults += [

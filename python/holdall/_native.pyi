@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar, final, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Self
 
@@ -303,6 +303,7 @@ class Recency:
 # -- pack --------------------------------------------------------------------------------------------------------------
 
 _T_co = TypeVar("_T_co", covariant=True)
+_M = TypeVar("_M")
 _Summarizer: TypeAlias = Callable[[str], str] | Callable[[str], Awaitable[str]]
 
 @final
@@ -496,9 +497,15 @@ class Packer:
         summarizer: _Summarizer | None = None,
         late_summary: bool = True,
         alpha: float = 0.25,
+        overhead: Mapping[str, int | str] | None = None,
         item_overhead: int = 0,
+        tools_share: float = 0.25,
+        tool_overhead: tuple[int, int] | None = None,
+        templates: Mapping[str, str] | None = None,
+        low_water: float = 0.5,
         max_states: int | None = None,
         deadline_s: float | None = None,
+        cache_bytes: int = ...,
     ) -> Self:
         """Make a packer.
 
@@ -506,7 +513,9 @@ class Packer:
             max_tokens: Tokens of the model's window, input and output.
             tokenizer: What counts; o200k_base by default. Its margin makes the budget smaller.
             output_reserve: Tokens kept free for the answer.
-            strategy: "optimal" (largest total value, proven) or "greedy" (the textbook rule); both deterministic.
+            strategy: "optimal" (largest total value, proven), "greedy" (the textbook rule) or "stable" (given the
+                previous result, what was sent before is sent again as long as it fits, for prompt caches; outside the
+                promise of a full budget); all deterministic.
             weights: Weights of item types, over `PRIORITY_WEIGHTS`; types of 0.9 and more are required.
             recency: How worth fades; `Recency.relative(2.0)` by default.
             summarizer: Text in, summary out, for the older history that the greedy strategy had to drop. None: a
@@ -514,9 +523,20 @@ class Packer:
             late_summary: Whether the greedy strategy summarises dropped older history into what is left, if that is
                 more than 200 tokens.
             alpha: Exponent of the tokens in the value of a group; 0 is the textbook rule, 1 pays for length in full.
+            overhead: What is counted besides texts, as far as it differs: "per_message" 3, "per_name" 1,
+                "per_request" 3, "per_call" 3, "per_part" 0, and the media figures; "image" takes tokens for each image
+                or a format's name.
             item_overhead: Tokens that each item of `pack` costs besides its text, such as the framing of a message.
+            tools_share: Share of what the required messages leave that tools may take, 0 to 1; what they do not take
+                goes to the messages, and the other way round.
+            tool_overhead: Tokens once for any tools and for each tool, besides its JSON; (12, 7) by default.
+            templates: Texts around what is not a message: "documents" with {documents}, "document" with {index} and
+                {document}, "summary" with {summary}.
+            low_water: Share of the budget that a stable window is cut to once it is full.
             max_states: Limit of the exact search, deterministic; past it `bound` exceeds `value`.
             deadline_s: Limit of the exact search in seconds; what comes back then depends on the machine.
+            cache_bytes: What may be remembered of messages that were packed, so that a grown conversation costs its new
+                messages.
 
         Raises:
             ArgumentError: An argument is outside its range; the message says which and what is allowed.
@@ -559,18 +579,79 @@ class Packer:
             RequiredOverflowError: The required items of one of them do not fit.
         """
 
-    def _begin(self, items: Iterable[ContextItem]) -> Pending: ...
+    def pack_messages(
+        self,
+        messages: Sequence[_M],
+        system: Any = None,
+        *,
+        tools: Sequence[Any] | ToolSet | None = None,
+        documents: Iterable[str | Mapping[str, Any] | ContextItem] | None = None,
+        summary: str | None = None,
+        query: str | None = None,
+        relevance: Sequence[float] | None = None,
+        previous: PackResult[Any] | str | None = None,
+        start_on_user: bool = False,
+        format: Literal["openai", "responses", "anthropic"] | None = None,  # noqa: A002 (the word for it)
+        used_tools: Sequence[str] | None = None,
+    ) -> PackResult[_M]:
+        """Fit a conversation into the budget, counted on the request as it is sent.
+
+        Everything that fits comes back as it came, the same objects; empty messages and orphans are left out first. Else
+        the system prompt, the last user message and the last group (calls with their results) must be in, with tool
+        results shortened where they are too large; of the rest what is worth its tokens is in, some of it shortened.
+        Calls and their results are in together or not at all.
+
+        Args:
+            messages: OpenAI chat messages, OpenAI Responses items or Anthropic messages.
+            system: A system prompt beside the messages; always in.
+            tools: Tool schemas in any of four formats, or a `ToolSet`; fitted to what they may take, those that calls
+                name first.
+            documents: What retrieval found: texts, or mappings with a "text" (or "content") and perhaps a
+                "relevance_score". What is chosen becomes one user message before the current turn.
+            summary: A summary of what came before; becomes one system message after the system prompt, or is added to
+                `system` where that stands beside the messages.
+            query: What the history should be relevant to; None: the current turn.
+            relevance: One score per message, such as an embedder's, at least 0; fused by rank with the lexical one.
+            previous: The result of the last pack of this conversation, or its memo; for strategy "stable".
+            start_on_user: Whether the first message after the system prompt must be a user's.
+            format: The format of the messages; None: it is found from them.
+            used_tools: Names of tools that count as used, besides those that calls name.
+
+        Raises:
+            RequiredOverflowError: What must be in does not fit, even in its smallest allowed form.
+            MessageError: A message is not of its format; which, where, and why.
+            ToolSchemaError: A tool schema cannot be read.
+            SummarizerError: The summarizer did not give text.
+            ArgumentError: An argument is outside its range.
+        """
+
+    def _begin(self, items: Iterable[ContextItem]) -> Pending[ContextItem]: ...
+    def _begin_messages(
+        self,
+        messages: Sequence[_M],
+        system: Any = None,
+        *,
+        tools: Sequence[Any] | ToolSet | None = None,
+        documents: Iterable[str | Mapping[str, Any] | ContextItem] | None = None,
+        summary: str | None = None,
+        query: str | None = None,
+        relevance: Sequence[float] | None = None,
+        previous: PackResult[Any] | str | None = None,
+        start_on_user: bool = False,
+        format: Literal["openai", "responses", "anthropic"] | None = None,  # noqa: A002 (the word for it)
+        used_tools: Sequence[str] | None = None,
+    ) -> Pending[_M]: ...
 
 @final
-class Pending:
+class Pending(Generic[_T_co]):
     """A pack that waits for its summary."""
 
     @property
     def text(self) -> str | None:
         """What the summarizer is to be given; None where there is nothing to summarise."""
 
-    def finish(self, summary: str | None) -> PackResult[ContextItem]:
-        """Finish, once; None: without a summary."""
+    def finish(self, summary: str | None) -> PackResult[_T_co]:
+        """Finish, once; None: with the built-in summary."""
 
 # -- knapsack: for tests and benches; the packer calls the solver in Rust ------------------------------------------------
 

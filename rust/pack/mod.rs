@@ -1,16 +1,32 @@
 //! What goes into the window: required first, then what is worth its tokens, in the order it came, with a reason for
 //! everything that stays out.
 
+mod cache;
+mod choosing;
+mod conversation;
+mod entry;
+mod history;
 mod items;
+mod memo;
 mod plan;
 mod purchase;
 mod report;
 pub mod shorten;
+mod tooling;
+mod window;
+mod wrap;
 
+pub use cache::Cache;
+pub use conversation::{Conversation, Document, SYSTEM_JOINER, Settings};
+pub use entry::{Entry, Short};
+pub use history::Histories;
 pub use items::{Item, ItemForm, PackedItems, default_fidelity, pack_items};
+pub use memo::{Form as MessageForm, Memo};
 pub use plan::{Candidates, Form, Plan, Shortfall, Strategy, choose};
 pub use purchase::Limits;
 pub use report::{Fate, Label, Reason, Report, Row, Source};
+pub use window::{Late, Placed, Window, pack_conversation};
+pub use wrap::Templates;
 
 /// Tokens that must remain before the greedy strategy writes a summary of the older history it dropped.
 pub const LATE_SUMMARY_ABOVE: u64 = 200;

@@ -86,6 +86,12 @@ impl Candidates {
         }
     }
 
+    /// Take `n` candidates away, from `first` on.
+    pub(super) fn remove(&mut self, first: usize, n: usize) {
+        let gone = self.units.drain(first..first + n);
+        self.n_required -= gone.filter(|unit| unit.required).count();
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

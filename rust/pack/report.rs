@@ -45,6 +45,8 @@ pub enum Label {
     Shortened,
     /// The sentences that carry most.
     Summary,
+    /// Without the calls that were never answered.
+    Repaired,
     /// The n-th of the renditions that the caller gave, counted from 1.
     Given(u16),
 }
@@ -57,6 +59,7 @@ impl Label {
             Self::Full => "full",
             Self::Shortened => "shortened",
             Self::Summary => "summary",
+            Self::Repaired => "repaired",
             Self::Given(_) => "rendition",
         }
     }
@@ -69,6 +72,10 @@ pub enum Reason {
     Empty,
     /// A tool result without a call before it in its own block.
     OrphanResult,
+    /// A second result of one call.
+    DuplicateResult,
+    /// Reasoning that nothing follows.
+    DanglingReasoning,
     /// A tool call that was never answered, though the conversation went on.
     UnansweredCall,
     /// It would have fitted alone, but others were worth more.
@@ -90,6 +97,8 @@ impl Reason {
         match self {
             Self::Empty => "empty",
             Self::OrphanResult => "orphan_result",
+            Self::DuplicateResult => "duplicate_result",
+            Self::DanglingReasoning => "dangling_reasoning",
             Self::UnansweredCall => "unanswered_call",
             Self::OverBudget => "over_budget",
             Self::TooLarge => "too_large",

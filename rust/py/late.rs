@@ -7,27 +7,35 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::item::ContextItem;
+use super::messages::OpenWindow;
 use super::pack::Packer;
 use super::result::{Inputs, PackResult};
 use super::tokens::text_of;
 use crate::Error;
 use crate::item::Kind;
+use crate::pack::shorten::summarise;
 use crate::pack::{Fate, LATE_SUMMARY_ABOVE, Label, Reason, Row, Source};
-use crate::score::value;
+use crate::score::{UNKNOWN_WEIGHT, value};
 
 /// What there is to summarise, and the room for it.
 pub(super) struct Late {
-    pub(super) text: String,
+    pub(super) texts: Vec<String>,
     members: Vec<u32>,
     /// Tokens that the summary may have: what is left of the budget, and less than what it replaces.
     limit: u64,
+}
+
+/// What waits for a summary.
+pub(super) enum Open {
+    Items(Box<PackResult>, Option<Late>),
+    Window(Box<OpenWindow>),
 }
 
 /// A pack that waits for its summary; `apack` awaits the summarizer in between.
 #[pyclass(frozen, module = "holdall._native")]
 pub(super) struct Pending {
     packer: Py<Packer>,
-    open: Mutex<Option<(PackResult, Option<Late>)>>,
+    open: Mutex<Option<Open>>,
 }
 
 #[pymethods]
@@ -35,24 +43,38 @@ impl Pending {
     /// What the summarizer is to be given; None where there is nothing to summarise.
     #[getter]
     fn text(&self) -> Option<String> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.as_ref().and_then(|(_, late)| late.as_ref()).map(|late| late.text.clone())
+        match self.open.lock().unwrap_or_else(PoisonError::into_inner).as_ref()? {
+            Open::Items(_, late) => late.as_ref().map(|late| late.texts.join("\n\n")),
+            Open::Window(window) => window.late_text(),
+        }
     }
 
-    /// Finish with the summary, once.
+    /// Finish with the summary, or with the built-in one, once.
     fn finish(&self, py: Python<'_>, summary: Option<&Bound<'_, PyAny>>) -> PyResult<PackResult> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (mut result, late) = open.ok_or_else(|| PyRuntimeError::new_err("this pack is finished"))?;
-        if let (Some(late), Some(summary)) = (late, summary) {
-            self.packer.get().add_summary(py, &mut result, &late, &checked_summary(summary)?)?;
+        let summary = summary.map(checked_summary).transpose()?;
+        let packer = self.packer.get();
+        match open.ok_or_else(|| PyRuntimeError::new_err("this pack is finished"))? {
+            Open::Items(mut result, late) => {
+                if let Some(late) = late {
+                    packer.add_summary_or_extract(py, &mut result, &late, summary)?;
+                }
+                Ok(*result)
+            }
+            Open::Window(mut window) => {
+                match summary {
+                    Some(summary) => window.summarise(&summary, &*packer.counter)?,
+                    None => window.extract(&*packer.counter)?,
+                }
+                window.render(py)
+            }
         }
-        Ok(result)
     }
 }
 
 impl Pending {
-    pub(super) fn new(packer: Py<Packer>, result: PackResult, late: Option<Late>) -> Self {
-        Self { packer, open: Mutex::new(Some((result, late))) }
+    pub(super) fn new(packer: Py<Packer>, open: Open) -> Self {
+        Self { packer, open: Mutex::new(Some(open)) }
     }
 }
 
@@ -86,8 +108,8 @@ impl Packer {
             return Ok(None);
         }
         let members = texts.iter().map(|(_, index, _)| *index).collect();
-        let text = texts.into_iter().map(|(_, _, text)| text).collect::<Vec<_>>().join("\n\n");
-        Ok(Some(Late { text, members, limit }))
+        let texts = texts.into_iter().map(|(_, _, text)| text).collect();
+        Ok(Some(Late { texts, members, limit }))
     }
 
     /// Ask the caller's summarizer, which must answer at once.
@@ -96,14 +118,23 @@ impl Packer {
         checked_summary(&summarizer.bind(py).call1((text,))?).map(Some)
     }
 
-    /// Put a summary where the oldest of what it replaces stood.
-    pub(super) fn add_summary(
+    /// Put in the caller's summary, or the weightiest sentences where there is no summarizer.
+    pub(super) fn add_summary_or_extract(
         &self,
         py: Python<'_>,
         result: &mut PackResult,
         late: &Late,
-        summary: &str,
+        summary: Option<String>,
     ) -> PyResult<()> {
+        let summary = match summary {
+            Some(summary) => Some(summary),
+            None => summarise(&late.texts, late.limit, &*self.counter)?.map(|summary| summary.text),
+        };
+        summary.map_or(Ok(()), |summary| self.add_summary(py, result, late, &summary))
+    }
+
+    /// Put a summary where the oldest of what it replaces stood.
+    fn add_summary(&self, py: Python<'_>, result: &mut PackResult, late: &Late, summary: &str) -> PyResult<()> {
         let Inputs::Items(items) = &result.inputs else { return Ok(()) };
         let summary = summary.trim();
         let counter = &*self.counter;
@@ -155,7 +186,11 @@ impl Packer {
             full_tokens: tokens,
         });
         result.report.tokens = result.report.tokens.saturating_add(tokens);
-        result.report.value += value(self.weight(Kind::SUMMARY) * relevance, tokens, self.alpha, 1.0);
+        result.report.value += {
+            let settings = self.settings();
+            let weight = settings.weights.get(Kind::SUMMARY.index()).copied().unwrap_or(UNKNOWN_WEIGHT);
+            value(weight * relevance, tokens, settings.alpha, 1.0)
+        };
         // The summary was not among the candidates, so nothing is proven about it.
         result.open = None;
         result.report.bound = result.report.value;

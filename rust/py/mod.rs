@@ -5,6 +5,7 @@ mod error;
 mod item;
 mod knapsack;
 mod late;
+mod messages;
 mod msgpack;
 mod node;
 mod pack;

@@ -1,21 +1,26 @@
 //! The binding of `pack`: the packer's settings, and items in and out.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::item::ContextItem;
-use super::late::Pending;
+use super::late::{Open, Pending};
+use super::messages::{self, DEFAULT_CACHE_BYTES, Memory, Request};
 use super::result::{Inputs, PackResult};
 use super::score::Recency;
 use super::tokens::{Tokenizer, text_of};
-use crate::item::{Kind, TYPES};
-use crate::pack::{DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Strategy, pack_items};
-use crate::score::{REQUIRED_FROM, Recency as Decay, UNKNOWN_WEIGHT, Weights, check_non_negative, priority};
+use crate::item::TYPES;
+use crate::pack::{
+    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, Templates, pack_items,
+};
+use crate::relevance::Spread;
+use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
 use crate::tokens::Counter;
+use crate::tools::Costs;
 use crate::{Error, Result};
 
 /// Packs items, or a conversation, into a fixed number of tokens.
@@ -24,16 +29,21 @@ pub(super) struct Packer {
     pub(super) counter: Arc<dyn Counter>,
     max_tokens: u64,
     output_reserve: u64,
-    strategy: Strategy,
+    /// Weights of the caller's own types too.
     weights: Weights,
-    /// Weight of each known type, by `Kind::index`.
-    by_kind: [f64; TYPES.len()],
-    recency: Decay,
-    pub(super) alpha: f64,
-    limits: Limits,
     pub(super) summarizer: Option<Py<PyAny>>,
     late_summary: bool,
     pub(super) item_overhead: u64,
+    /// What calibration may change.
+    calibrated: RwLock<Calibrated>,
+    pub(super) memory: Mutex<Memory>,
+}
+
+/// What calibration may change.
+#[derive(Clone)]
+pub(super) struct Calibrated {
+    pub(super) settings: Arc<Settings>,
+    margin: f64,
 }
 
 /// The items of one call as the core wants them.
@@ -48,7 +58,8 @@ impl Packer {
     #[new]
     #[pyo3(signature = (
         max_tokens, tokenizer=None, *, output_reserve=None, strategy="optimal", weights=None, recency=None,
-        summarizer=None, late_summary=true, alpha=DEFAULT_ALPHA, item_overhead=0, max_states=None, deadline_s=None
+        summarizer=None, late_summary=true, alpha=DEFAULT_ALPHA, overhead=None, item_overhead=0, tools_share=0.25,
+        tool_overhead=None, templates=None, low_water=0.5, max_states=None, deadline_s=None, cache_bytes=DEFAULT_CACHE_BYTES
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments are the interface")]
     fn new(
@@ -62,9 +73,15 @@ impl Packer {
         summarizer: Option<Py<PyAny>>,
         late_summary: bool,
         alpha: f64,
+        overhead: Option<&Bound<'_, PyAny>>,
         item_overhead: u64,
+        tools_share: f64,
+        tool_overhead: Option<(u64, u64)>,
+        templates: Option<&Bound<'_, PyDict>>,
+        low_water: f64,
         max_states: Option<u64>,
         deadline_s: Option<f64>,
+        cache_bytes: usize,
     ) -> PyResult<Self> {
         let max_tokens = read_tokens("max_tokens", max_tokens)?;
         let output_reserve = output_reserve.map_or(Ok(0), |given| read_tokens("output_reserve", given))?;
@@ -78,19 +95,32 @@ impl Packer {
         check_non_negative("alpha", alpha)?;
         let seconds = check_non_negative("deadline_s", deadline_s.unwrap_or(0.0))?;
         let weights = weights.map(read_weights).transpose()?.unwrap_or_default();
-        Ok(Self {
-            counter: counter_of(py, tokenizer)?,
-            max_tokens,
-            output_reserve,
-            strategy: named_strategy(strategy)?,
-            by_kind: TYPES.map(|name| weights.of(name).weight),
-            weights,
-            recency: recency.map_or_else(Decay::default, |given| given.get().0),
+        let (strategy, is_stable) = named_strategy(strategy)?;
+        let counter = counter_of(py, tokenizer)?;
+        let settings = Settings {
+            strategy,
+            is_stable,
             alpha,
             limits: Limits { states: max_states.unwrap_or(0), seconds },
+            weights: TYPES.map(|name| weights.of(name).weight),
+            recency: recency.map_or_else(Decay::default, |given| given.get().0),
+            overhead: super::chat::overhead(overhead)?,
+            tool_costs: tool_overhead.map_or_else(Costs::default, |(once, per_tool)| Costs { once, per_tool }),
+            tools_share: share_of("tools_share", tools_share)?,
+            templates: read_templates(templates)?,
+            spread: Spread::default(),
+            low_water: share_of("low_water", low_water)?,
+        };
+        Ok(Self {
+            max_tokens,
+            output_reserve,
+            weights,
             summarizer,
             late_summary,
             item_overhead,
+            calibrated: RwLock::new(Calibrated { settings: Arc::new(settings), margin: counter.margin() }),
+            memory: Mutex::new(Memory::new(cache_bytes)),
+            counter,
         })
     }
 
@@ -110,15 +140,17 @@ impl Packer {
     #[getter]
     pub(super) fn budget(&self) -> u64 {
         let input = self.max_tokens - self.output_reserve;
-        let margin = self.counter.margin();
+        let margin = self.calibrated().margin;
         if margin > 0.0 { (input as f64 / (1.0 + margin)).floor() as u64 } else { input }
     }
 
     /// How the packer chooses.
     #[getter]
     fn strategy(&self) -> &'static str {
-        match self.strategy {
+        let settings = self.settings();
+        match settings.strategy {
             Strategy::Greedy => "greedy",
+            Strategy::Optimal if settings.is_stable => "stable",
             Strategy::Optimal => "optimal",
         }
     }
@@ -142,7 +174,85 @@ impl Packer {
         let packed = it.choose(&read)?;
         let result = it.result(py, read, packed)?;
         let late = it.late(py, &result)?;
-        Ok(Pending::new(slf.clone().unbind(), result, late))
+        Ok(Pending::new(slf.clone().unbind(), Open::Items(Box::new(result), late)))
+    }
+
+    /// Fit a conversation into the budget.
+    #[pyo3(signature = (
+        messages, system=None, *, tools=None, documents=None, summary=None, query=None, relevance=None, previous=None,
+        start_on_user=false, format=None, used_tools=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments are the interface")]
+    fn pack_messages(
+        slf: &Bound<'_, Self>,
+        messages: &Bound<'_, PyAny>,
+        system: Option<&Bound<'_, PyAny>>,
+        tools: Option<&Bound<'_, PyAny>>,
+        documents: Option<&Bound<'_, PyAny>>,
+        summary: Option<&Bound<'_, PyString>>,
+        query: Option<&Bound<'_, PyString>>,
+        relevance: Option<Vec<f64>>,
+        previous: Option<&Bound<'_, PyAny>>,
+        start_on_user: bool,
+        format: Option<String>,
+        used_tools: Option<Vec<String>>,
+    ) -> PyResult<PackResult> {
+        let summary = summary.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
+        let query = query.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
+        let used_tools = used_tools.unwrap_or_default();
+        let request = Request {
+            messages,
+            system,
+            tools,
+            documents,
+            summary,
+            query,
+            relevance,
+            previous,
+            start_on_user,
+            format,
+            used_tools,
+        };
+        messages::pack(slf, &request)
+    }
+
+    /// Fit a conversation into the budget, up to where a summary is awaited.
+    #[pyo3(signature = (
+        messages, system=None, *, tools=None, documents=None, summary=None, query=None, relevance=None, previous=None,
+        start_on_user=false, format=None, used_tools=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments are the interface")]
+    fn _begin_messages(
+        slf: &Bound<'_, Self>,
+        messages: &Bound<'_, PyAny>,
+        system: Option<&Bound<'_, PyAny>>,
+        tools: Option<&Bound<'_, PyAny>>,
+        documents: Option<&Bound<'_, PyAny>>,
+        summary: Option<&Bound<'_, PyString>>,
+        query: Option<&Bound<'_, PyString>>,
+        relevance: Option<Vec<f64>>,
+        previous: Option<&Bound<'_, PyAny>>,
+        start_on_user: bool,
+        format: Option<String>,
+        used_tools: Option<Vec<String>>,
+    ) -> PyResult<Pending> {
+        let summary = summary.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
+        let query = query.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
+        let used_tools = used_tools.unwrap_or_default();
+        let request = Request {
+            messages,
+            system,
+            tools,
+            documents,
+            summary,
+            query,
+            relevance,
+            previous,
+            start_on_user,
+            format,
+            used_tools,
+        };
+        messages::begin(slf, &request)
     }
 
     /// The caller's summarizer.
@@ -156,8 +266,7 @@ impl Packer {
         let py = slf.py();
         let it = slf.get();
         let reads: Vec<Read> = lists.try_iter()?.map(|list| it.read(py, &list?)).collect::<PyResult<_>>()?;
-        let choose = |read: &Read| it.choose(read);
-        let packed = py.detach(|| in_parallel(&reads, choose));
+        let packed = py.detach(|| in_parallel(reads.iter().collect(), |read: &Read| it.choose(read)));
         let results = PyList::empty(py);
         for (read, packed) in reads.into_iter().zip(packed) {
             let mut result = it.result(py, read, packed?)?;
@@ -169,20 +278,23 @@ impl Packer {
 }
 
 impl Packer {
-    /// Whether dropped history is summarised into what is left.
-    pub(super) fn is_summarising(&self) -> bool {
-        self.late_summary && self.strategy == Strategy::Greedy
+    fn calibrated(&self) -> Calibrated {
+        self.calibrated.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn weight(&self, kind: Kind) -> f64 {
-        self.by_kind.get(kind.index()).copied().unwrap_or(UNKNOWN_WEIGHT)
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.calibrated().settings
+    }
+
+    /// Whether dropped history is summarised into what is left.
+    pub(super) fn is_summarising(&self) -> bool {
+        self.late_summary && self.settings().strategy == Strategy::Greedy
     }
 
     fn finish(&self, py: Python<'_>, result: &mut PackResult) -> PyResult<()> {
-        if let Some(late) = self.late(py, result)?
-            && let Some(summary) = self.summarise(py, &late.text)?
-        {
-            self.add_summary(py, result, &late, &summary)?;
+        if let Some(late) = self.late(py, result)? {
+            let summary = self.summarise(py, &late.texts.join("\n\n"))?;
+            self.add_summary_or_extract(py, result, &late, summary)?;
         }
         Ok(())
     }
@@ -193,13 +305,14 @@ impl Packer {
             Err(_) => PyList::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
         };
         let counter = &*self.counter;
-        let decay = self.recency.over(turns(&objects)?);
+        let settings = self.settings();
+        let decay = settings.recency.over(turns(&objects)?);
         let mut read = Vec::with_capacity(objects.len());
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
         for object in objects.iter() {
             let item = object.cast::<ContextItem>()?.get();
-            let weight = match self.by_kind.get(item.kind.index()) {
+            let weight = match settings.weights.get(item.kind.index()) {
                 Some(weight) => *weight,
                 None => self.own_weight(py, item)?,
             };
@@ -246,7 +359,8 @@ impl Packer {
     }
 
     fn choose(&self, read: &Read) -> Result<PackedItems> {
-        pack_items(&read.items, &read.forms, self.budget(), self.strategy, self.alpha, self.limits)
+        let settings = self.settings();
+        pack_items(&read.items, &read.forms, self.budget(), settings.strategy, settings.alpha, settings.limits)
     }
 
     fn result(&self, py: Python<'_>, read: Read, packed: PackedItems) -> PyResult<PackResult> {
@@ -291,16 +405,20 @@ fn turns(objects: &Bound<'_, PyList>) -> PyResult<Vec<i64>> {
 }
 
 /// Work on all, one thread per processor, in order.
-fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len()).max(1);
     if n_threads == 1 {
-        return all.iter().map(work).collect();
+        return all.into_iter().map(work).collect();
     }
     let share = all.len().div_ceil(n_threads);
+    let mut rest = all.into_iter();
     std::thread::scope(|scope| {
         let work = &work;
-        let running: Vec<_> =
-            all.chunks(share).map(|part| scope.spawn(move || part.iter().map(work).collect::<Vec<R>>())).collect();
+        let mut running = Vec::with_capacity(n_threads);
+        for _ in 0..n_threads {
+            let part: Vec<T> = rest.by_ref().take(share).collect();
+            running.push(scope.spawn(move || part.into_iter().map(work).collect::<Vec<R>>()));
+        }
         running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
     })
 }
@@ -312,16 +430,33 @@ pub(super) fn read_tokens(what: &str, value: &Bound<'_, PyAny>) -> PyResult<u64>
     })
 }
 
-fn named_strategy(name: &str) -> Result<Strategy> {
+/// The strategy of this name, and whether the window keeps the beginning that was sent before.
+fn named_strategy(name: &str) -> Result<(Strategy, bool)> {
     match name {
-        "greedy" => Ok(Strategy::Greedy),
-        "optimal" => Ok(Strategy::Optimal),
+        "greedy" => Ok((Strategy::Greedy, false)),
+        "optimal" => Ok((Strategy::Optimal, false)),
+        "stable" => Ok((Strategy::Optimal, true)),
         _ => Err(Error::UnknownName {
             what: "strategy",
             name: name.to_owned(),
-            known: vec!["optimal".to_owned(), "greedy".to_owned()],
+            known: ["optimal", "greedy", "stable"].map(str::to_owned).to_vec(),
         }),
     }
+}
+
+fn share_of(what: &str, share: f64) -> Result<f64> {
+    if (0.0..=1.0).contains(&share) {
+        return Ok(share);
+    }
+    Err(Error::Argument(format!("{what} must lie between 0 and 1, not {share}")))
+}
+
+fn read_templates(given: Option<&Bound<'_, PyDict>>) -> PyResult<Templates> {
+    let mut templates = Templates::default();
+    for (name, text) in given.into_iter().flat_map(PyDictMethods::iter) {
+        templates.set(&name.extract::<String>()?, &text.extract::<String>()?)?;
+    }
+    Ok(templates)
 }
 
 /// The caller's weights over the defaults.

@@ -8,20 +8,15 @@ use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
 
 use super::item::ContextItem;
 use super::tokens::text_of;
-use crate::pack::{Candidates, Label, Limits, Report, Row, Source, Strategy, choose};
+use crate::item::Kind;
+use crate::pack::{Candidates, Label, Limits, Memo, Report, Row, Source, Strategy, choose};
 
 /// What the rows of a report point into.
 pub(super) enum Inputs {
     /// Items of `pack`.
     Items(Py<PyList>),
-    #[allow(dead_code, reason = "a conversation is packed by pack_messages")]
     /// A conversation; tools and documents where they were given.
-    Conversation {
-        messages: Py<PyList>,
-        tools: Option<Py<PyList>>,
-        documents: Option<Py<PyList>>,
-        types: Vec<&'static str>,
-    },
+    Conversation { messages: Py<PyList>, tools: Vec<String>, documents: Option<Py<PyList>>, kinds: Vec<Kind> },
 }
 
 /// The kept items or messages, and what became of every input.
@@ -32,7 +27,7 @@ pub(super) struct PackResult {
     pub(super) inputs: Inputs,
     pub(super) system: Option<Py<PyAny>>,
     pub(super) tools: Option<Py<PyList>>,
-    pub(super) memo: Option<Py<PyString>>,
+    pub(super) memo: Option<Memo>,
     /// What was chosen from, and within how much: for the bound of a greedy choice, worked out when it is asked for.
     pub(super) open: Option<(Candidates, u64)>,
     pub(super) bound: OnceLock<f64>,
@@ -111,8 +106,8 @@ impl PackResult {
 
     /// What to pass as `previous` to the next pack of this conversation.
     #[getter]
-    fn memo(&self, py: Python<'_>) -> Option<Py<PyString>> {
-        self.memo.as_ref().map(|memo| memo.clone_ref(py))
+    fn memo(&self) -> Option<String> {
+        self.memo.as_ref().map(ToString::to_string)
     }
 
     /// Tokens of the whole request.
@@ -228,12 +223,12 @@ impl PackResult {
                 let item = item.cast::<ContextItem>()?.get();
                 Ok((text_of(item.type_name.bind(py))?.into_owned(), first_words(&item.text(py)?)))
             }
-            (Inputs::Conversation { messages, types, .. }, Source::Message) => {
-                let kind = types.get(at).map_or(kind, |name| (*name).to_owned());
+            (Inputs::Conversation { messages, kinds, .. }, Source::Message) => {
+                let kind = kinds.get(at).and_then(|kind| kind.name()).unwrap_or(&kind).to_owned();
                 Ok((kind, message_words(&messages.bind(py).get_item(at)?)?))
             }
-            (Inputs::Conversation { tools: Some(tools), .. }, Source::Tool) => {
-                Ok((kind, tool_name(&tools.bind(py).get_item(at)?)?))
+            (Inputs::Conversation { tools, .. }, Source::Tool) => {
+                Ok((kind, tools.get(at).map(|name| first_words(name)).unwrap_or_default()))
             }
             (Inputs::Conversation { documents: Some(documents), .. }, Source::Document) => {
                 let words = documents.bind(py).get_item(at)?;

@@ -11,7 +11,7 @@ class Kept(NamedTuple):
     Attributes:
         source: "item", "message", "tool", "document", "summary" or "system".
         index: Position in that input.
-        rendition: "full", "shortened", "summary", or the name of a rendition that the caller gave.
+        rendition: "full", "shortened", "summary", "repaired" (without calls that were never answered), or the name of a rendition that the caller gave.
         tokens: What it costs in the window.
     """
 
@@ -29,7 +29,8 @@ class Dropped(NamedTuple):
         index: Position in that input.
         tokens: What it would have cost in full.
         reason: One of these, and they are stable: "empty" (no text and nothing else worth sending), "orphan_result" (a
-            tool result without a call before it), "unanswered_call" (a call without a result, though the conversation
+            tool result without a call before it), "duplicate_result" (its call was answered before),
+            "dangling_reasoning" (nothing follows it), "unanswered_call" (a call without a result, though the conversation
             went on), "over_budget" (others were worth more), "too_large" (no form of it fits, even alone),
             "tool_dropped" (it belongs to a call of a tool that found no place), "before_user" (`start_on_user`),
             "summarized" (a summary took its place).

@@ -1,0 +1,614 @@
+//! Choosing what of a conversation is in: tools and messages share the budget, and the exact choice is made once.
+
+use std::collections::HashSet;
+
+use crate::chat::group::{Group, before_first_user};
+use crate::item::Kind;
+use crate::relevance::{Terms, fuse_by_rank};
+use crate::tools::{Fit, Shown};
+use crate::{Error, Result};
+
+use super::conversation::Packing;
+use super::entry::Short;
+use super::history::Histories;
+use super::items::default_fidelity;
+use super::memo::{Form, Memo};
+use super::plan::{Candidates, Plan, choose};
+use super::report::Label;
+use super::shorten;
+use super::tooling::Tooling;
+
+/// The share of its weight that the oldest message keeps, and that one without relevance keeps: neither age nor a query
+/// about something else erases a message, so that each can win by the other.
+const RECENCY_FLOOR: f64 = 0.25;
+const RELEVANCE_FLOOR: f64 = 0.05;
+
+/// Rank fusion's constant, from the paper that it comes from.
+const FUSION_K: f64 = 60.0;
+
+/// Attempts to give tools that lost their place what the messages did not take, and to start on a user message.
+const MOST_ATTEMPTS: usize = 4;
+
+/// Less than this share of the budget is not worth another attempt.
+const WORTH_AN_ATTEMPT: f64 = 0.02;
+
+/// What one candidate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Group(usize),
+    Document(usize),
+    Summary,
+}
+
+/// A rendition of a document or of the summary.
+#[derive(Debug, Clone)]
+pub(super) struct Shortened {
+    pub(super) text: String,
+    pub(super) label: Label,
+    /// Of the text in what it is wrapped in.
+    pub(super) tokens: u64,
+}
+
+/// What was chosen of a conversation.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// Per message.
+    pub(super) forms: Vec<Form>,
+    /// Per document.
+    pub(super) documents: Vec<Option<Shortened>>,
+    pub(super) summary: Option<Shortened>,
+    /// The tools, where there are any.
+    pub(super) tools: Option<Fit>,
+    pub(super) value: f64,
+    pub(super) bound: f64,
+    /// Groups that call a tool that found no place.
+    pub(super) toolless: HashSet<usize>,
+    /// Groups that stood before the first user message.
+    pub(super) before_user: HashSet<usize>,
+    /// What was chosen from, and within how much, where the choice has no bound of its own.
+    pub(super) open: Option<(Candidates, u64)>,
+}
+
+/// The candidates of one attempt, with the forms of those that are not messages.
+struct Field {
+    whats: Vec<What>,
+    candidates: Candidates,
+    shortened: Vec<Vec<Shortened>>,
+}
+
+impl Packing<'_> {
+    /// Choose what is in.
+    pub(super) fn choose(&mut self, histories: &mut Histories) -> Result<Chosen> {
+        if let Some(chosen) = self.all_in()? {
+            return Ok(chosen);
+        }
+        let query = Terms::of(&self.query());
+        self.relevance = self.score(histories, &query)?;
+        let scores = self.it.tools.map(|set| set.scores(&query)).unwrap_or_default();
+        if self.settings.is_stable {
+            if let Some(chosen) = self.as_before()? {
+                return Ok(chosen);
+            }
+            let low = (self.budget as f64 * self.settings.low_water) as u64;
+            match self.choose_within(low, &scores) {
+                Err(Error::RequiredOverflow { .. }) => {}
+                other => return other,
+            }
+        }
+        self.choose_within(self.budget, &scores)
+    }
+
+    /// Everything in full, if that fits.
+    fn all_in(&self) -> Result<Option<Chosen>> {
+        let scores = vec![0.0; self.it.tools.map_or(0, crate::tools::ToolSet::len)];
+        let tools = self.tooling(&scores).map(|tooling| tooling.full()).transpose()?;
+        let tool_tokens = tools.as_ref().map_or(0, |tools| tools.tokens);
+        let parts = self.full.iter().chain(&self.document_pieces).chain([
+            &self.document_frame,
+            &self.summary_tokens,
+            &tool_tokens,
+        ]);
+        if parts.fold(self.base, |sum, tokens| sum.saturating_add(*tokens)) > self.budget {
+            return Ok(None);
+        }
+        let field = self.field(&HashSet::new(), false, false)?;
+        let value = field.whats.iter().map(|what| self.worth(*what)).sum();
+        let plan = Plan { chosen: vec![Some(0); field.whats.len()], tokens: 0, value, bound: value };
+        let mut chosen = self.chosen(field, &plan);
+        chosen.tools = tools;
+        // Templates other than ours may cost a token at the seams of the documents.
+        Ok((self.total(&chosen)? <= self.budget).then_some(chosen))
+    }
+
+    /// What was sent before, and all that is new in full, if that fits.
+    fn as_before(&self) -> Result<Option<Chosen>> {
+        let Some(memo) = self.it.previous.filter(|memo| memo.is_beginning_of(self.it.keys)) else { return Ok(None) };
+        let n_tools = self.it.tools.map_or(0, crate::tools::ToolSet::len);
+        let mut chosen = Chosen { forms: vec![Form::Out; self.it.messages.len()], ..Chosen::default() };
+        for (at, group) in self.found.groups.iter().enumerate() {
+            let form = |index: usize| memo.forms.get(index).copied().unwrap_or(Form::Full);
+            let n_out = group.indices().filter(|index| form(*index) == Form::Out).count();
+            if n_out > 0 && (n_out < group.members.len() || self.is_required.get(at) == Some(&true)) {
+                return Ok(None);
+            }
+            for member in &group.members {
+                if let Some(slot) = chosen.forms.get_mut(member.index) {
+                    *slot = form(member.index);
+                }
+            }
+        }
+        if memo.tools.len() != n_tools {
+            return Ok(None);
+        }
+        if let Some(tooling) = self.tooling(&[]) {
+            let tokens = tooling.tokens(&memo.tools)?;
+            let hidden = tooling.hidden(&memo.tools);
+            let is_missing = |index: usize| {
+                let calls = self.it.messages.get(index).map(|entry| &entry.message.calls);
+                calls.into_iter().flatten().any(|call| hidden.contains(&*call.name))
+            };
+            let mut shown = chosen.forms.iter().enumerate().filter(|(_, form)| **form != Form::Out);
+            if shown.any(|(index, _)| is_missing(index)) {
+                return Ok(None);
+            }
+            chosen.tools = Some(Fit { shown: memo.tools.clone(), tokens });
+        }
+        for (document, tokens) in self.it.documents.iter().zip(&self.document_pieces) {
+            let whole = Shortened { text: document.text.clone(), label: Label::Full, tokens: *tokens };
+            chosen.documents.push((*tokens > 0).then_some(whole));
+        }
+        chosen.summary = self.summary_text().map(|text| self.whole_summary(text));
+        for (at, group) in self.found.groups.iter().enumerate() {
+            if group.indices().any(|index| chosen.forms.get(index).is_some_and(|form| *form != Form::Out)) {
+                chosen.value += self.worth(What::Group(at));
+            }
+        }
+        chosen.bound = chosen.value;
+        Ok((self.total(&chosen)? <= self.budget).then_some(chosen))
+    }
+
+    fn whole_summary(&self, text: &str) -> Shortened {
+        Shortened { text: text.to_owned(), label: Label::Full, tokens: self.summary_tokens }
+    }
+
+    fn tooling<'b>(&'b self, scores: &'b [f64]) -> Option<Tooling<'b>> {
+        let set = self.it.tools?;
+        Some(Tooling { set, scores, counter: self.counter, costs: &self.settings.tool_costs })
+    }
+
+    /// The text that the history should be relevant to.
+    fn query(&self) -> String {
+        if let Some(query) = self.it.query {
+            return query.to_owned();
+        }
+        let current = self.found.groups.iter().rev().find(|group| group.is_user_turn).or(self.found.groups.last());
+        let entries = current.into_iter().flat_map(Group::indices).filter_map(|index| self.it.messages.get(index));
+        entries.map(|entry| entry.message.searchable()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Relevance of each message, 0 to 1. What must be in is left out of it, since the query itself is.
+    fn score(&self, histories: &mut Histories, query: &Terms) -> Result<Vec<f64>> {
+        let mut scores = histories.scores(self.it.keys, self.it.messages, query);
+        if let Some(given) = self.it.relevance {
+            if let Some(at) = given.iter().position(|score| !score.is_finite() || *score < 0.0) {
+                let text = format!("relevance[{at}] must be finite and at least 0, not {}", given[at]);
+                return Err(Error::Argument(text));
+            }
+            if given.len() != scores.len() {
+                let text = format!("{} relevance scores for {} messages; give one each", given.len(), scores.len());
+                return Err(Error::Argument(text));
+            }
+            scores = fuse_by_rank(&scores, given, FUSION_K)?;
+        }
+        for (group, _) in self.found.groups.iter().zip(&self.is_required).filter(|(_, is_required)| **is_required) {
+            for index in group.indices() {
+                if let Some(score) = scores.get_mut(index) {
+                    *score = 0.0;
+                }
+            }
+        }
+        Ok(self.settings.spread.apply(&scores))
+    }
+
+    /// Choose within `budget`, again where that may still gain something.
+    fn choose_within(&self, budget: u64, scores: &[f64]) -> Result<Chosen> {
+        let mut before_user: HashSet<usize> = HashSet::new();
+        let mut for_tools = 0_u64;
+        for attempt in 1.. {
+            let mut chosen = self.attempt(budget, scores, &before_user, for_tools)?;
+            let is_last = attempt >= MOST_ATTEMPTS;
+            if self.it.start_on_user {
+                let early = self.early(&chosen);
+                if !early.is_empty() {
+                    before_user.extend(early);
+                    if !is_last {
+                        continue;
+                    }
+                    self.take_out(&mut chosen, &before_user);
+                }
+            }
+            chosen.before_user.clone_from(&before_user);
+            while self.total(&chosen)? > budget {
+                // Only where documents cost more together than apart.
+                let Some(last) = chosen.documents.iter_mut().rev().find(|document| document.is_some()) else { break };
+                *last = None;
+            }
+            let left = budget.saturating_sub(self.total(&chosen)?);
+            if is_last || chosen.toolless.is_empty() || (left as f64) < budget as f64 * WORTH_AN_ATTEMPT {
+                return Ok(chosen);
+            }
+            for_tools = for_tools.saturating_add(left);
+        }
+        self.attempt(budget, scores, &before_user, for_tools)
+    }
+
+    /// Groups among the chosen that stand before the first user message.
+    fn early(&self, chosen: &Chosen) -> Vec<usize> {
+        let is_in =
+            |group: &Group| group.indices().any(|index| chosen.forms.get(index).is_some_and(|form| *form != Form::Out));
+        let kept: Vec<usize> =
+            self.found.groups.iter().enumerate().filter(|(_, group)| is_in(group)).map(|(at, _)| at).collect();
+        let early = before_first_user(kept.iter().filter_map(|at| self.found.groups.get(*at)));
+        early
+            .into_iter()
+            .filter_map(|at| kept.get(at).copied())
+            .filter(|at| self.is_required.get(*at) != Some(&true))
+            .collect()
+    }
+
+    fn take_out(&self, chosen: &mut Chosen, groups: &HashSet<usize>) {
+        for group in groups.iter().filter_map(|at| self.found.groups.get(*at)) {
+            for index in group.indices() {
+                if let Some(form) = chosen.forms.get_mut(index) {
+                    *form = Form::Out;
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, budget: u64, scores: &[f64], before_user: &HashSet<usize>, for_tools: u64) -> Result<Chosen> {
+        let required = || (0..self.found.groups.len()).filter(|at| self.is_required.get(*at) == Some(&true));
+        let tokens = |at: usize| self.full.get(at).copied().unwrap_or(0);
+        let must_full = required().fold(0_u64, |sum, at| sum.saturating_add(tokens(at)));
+        let room = budget.saturating_sub(self.base);
+        let tooling = self.tooling(scores).filter(|tooling| !tooling.set.is_empty());
+        let used = self.used();
+        let n_required = used.n_required;
+        let tools_least = match &tooling {
+            Some(tooling) => tooling.least(used.names.get(..n_required).unwrap_or_default())?,
+            None => 0,
+        };
+        let is_tight = must_full.saturating_add(tools_least) > room;
+        let mut must = must_full;
+        if is_tight {
+            must = 0;
+            for at in required() {
+                must = must.saturating_add(self.least(at)?);
+            }
+            if must.saturating_add(tools_least) > room {
+                return Err(self.overflow(tools_least)?);
+            }
+        }
+        let mut tools = None;
+        let mut hidden = HashSet::new();
+        if let Some(tooling) = &tooling {
+            let left = room.saturating_sub(must);
+            let share = ((left as f64 * self.settings.tools_share) as u64).saturating_add(for_tools);
+            let limit = share.max(tools_least).min(left);
+            let kept = tooling.keep(&used.names, n_required, limit)?;
+            let fit = tooling.fit(limit, &kept)?;
+            hidden = tooling.hidden(&fit.shown);
+            tools = Some(fit);
+        }
+        let toolless: HashSet<usize> = (0..self.found.groups.len())
+            .filter(|at| self.is_required.get(*at) != Some(&true) && self.calls(*at).any(|name| hidden.contains(name)))
+            .collect();
+        let mut room = room.saturating_sub(tools.as_ref().map_or(0, |tools| tools.tokens));
+        let has_documents =
+            self.document_pieces.iter().any(|tokens| *tokens > 0) && must.saturating_add(self.document_frame) < room;
+        if has_documents {
+            room -= self.document_frame;
+        }
+        let left_out: HashSet<usize> = toolless.union(before_user).copied().collect();
+        let mut field = self.field(&left_out, true, must_full > room)?;
+        if !has_documents {
+            field.drop_documents();
+        }
+        let Ok(plan) = choose(&field.candidates, room, self.settings.strategy, self.settings.limits)? else {
+            return Err(self.overflow(tools_least)?);
+        };
+        let open = plan.bound.is_nan().then(|| (field.candidates.clone(), room));
+        let mut chosen = self.chosen(field, &plan);
+        chosen.open = open;
+        chosen.toolless = toolless;
+        chosen.tools = tools;
+        self.refit(&mut chosen, tooling.as_ref(), budget)?;
+        if let (None, Some(set)) = (&chosen.tools, self.it.tools) {
+            chosen.tools = Some(Fit { shown: vec![Shown::Dropped; set.len()], tokens: 0 });
+        }
+        Ok(chosen)
+    }
+
+    /// Give the tools what the messages did not take.
+    fn refit(&self, chosen: &mut Chosen, tooling: Option<&Tooling<'_>>, budget: u64) -> Result<()> {
+        let (Some(tooling), Some(now)) = (tooling, &chosen.tools) else { return Ok(()) };
+        let left = budget.saturating_sub(self.total(chosen)?);
+        if left == 0 {
+            return Ok(());
+        }
+        let is_in = |index: usize| chosen.forms.get(index).is_some_and(|form| *form != Form::Out);
+        let hidden = tooling.hidden(&now.shown);
+        // What a kept call names and what has its place keeps it.
+        let used: Vec<&str> = self.used().names.into_iter().filter(|name| !hidden.contains(name)).collect();
+        if let Ok(fuller) = tooling.fit(now.tokens.saturating_add(left), &used) {
+            let hidden = tooling.hidden(&fuller.shown);
+            let entries = self.it.messages.iter().enumerate().filter(|(index, _)| is_in(*index));
+            if !entries.flat_map(|(_, entry)| &entry.message.calls).any(|call| hidden.contains(&*call.name)) {
+                chosen.tools = Some(fuller);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of the tools that group `at` calls.
+    fn calls(&self, at: usize) -> impl Iterator<Item = &str> {
+        let group = self.found.groups.get(at);
+        let entries = group.into_iter().flat_map(Group::indices).filter_map(|index| self.it.messages.get(index));
+        entries.flat_map(|entry| entry.message.calls.iter().map(|call| &*call.name))
+    }
+
+    /// The error of what must be in and does not fit.
+    fn overflow(&self, tools_least: u64) -> Result<Error> {
+        let mut items = vec![("framing and system prompt".to_owned(), self.base)];
+        if tools_least > 0 {
+            items.push(("tools that are called".to_owned(), tools_least));
+        }
+        for (at, group) in self.found.groups.iter().enumerate() {
+            if self.is_required.get(at) == Some(&true) {
+                let kind = self.kinds.get(at).and_then(|kind| kind.name()).unwrap_or("required");
+                let first = group.indices().next().unwrap_or(0);
+                let label = match group.members.len() {
+                    0 | 1 => format!("message {first} ({kind})"),
+                    n => format!("messages {first} to {} ({kind})", group.indices().last().unwrap_or(first + n - 1)),
+                };
+                items.push((label, self.least(at)?));
+            }
+        }
+        let total = items.iter().fold(0_u64, |sum, (_, tokens)| sum.saturating_add(*tokens));
+        Ok(Error::RequiredOverflow { budget: self.budget, total, items })
+    }
+
+    /// The candidates: all groups but those left out, the documents and the summary.
+    fn field(&self, left_out: &HashSet<usize>, with_forms: bool, is_tight: bool) -> Result<Field> {
+        let n = self.found.groups.len();
+        let mut field = Field {
+            whats: Vec::with_capacity(n + 1),
+            candidates: Candidates::new(self.settings.alpha, n + 1),
+            shortened: Vec::new(),
+        };
+        for at in (0..n).filter(|at| !left_out.contains(at)) {
+            let required = self.is_required.get(at) == Some(&true);
+            let full = self.full.get(at).copied().unwrap_or(0);
+            field.push(What::Group(at), self.priority(What::Group(at)), required, full);
+            if with_forms && (!required || is_tight) {
+                for level in 1..=self.levels(at)? {
+                    let tokens = self.level_tokens(at, level)?;
+                    field.candidates.push_form(tokens, default_fidelity(tokens, full));
+                }
+            }
+        }
+        let templates = &self.settings.templates;
+        for (index, (document, tokens)) in self.it.documents.iter().zip(&self.document_pieces).enumerate() {
+            if *tokens > 0 {
+                field.push(What::Document(index), self.priority(What::Document(index)), false, *tokens);
+                let wrap = |text: &str| self.counter.count(&templates.document(index, text));
+                field.push_text(&document.text, *tokens, with_forms, self.counter, wrap)?;
+            }
+        }
+        if let Some(summary) = self.summary_text() {
+            field.push(What::Summary, self.priority(What::Summary), false, self.summary_tokens);
+            field.push_text(summary, self.summary_tokens, with_forms, self.counter, |text| self.summary_cost(text))?;
+        }
+        Ok(field)
+    }
+
+    /// Type weight x recency x relevance.
+    fn priority(&self, what: What) -> f64 {
+        let weight = |kind: Kind| self.settings.weights.get(kind.index()).copied().unwrap_or(0.0);
+        match what {
+            What::Summary => weight(Kind::SUMMARY),
+            What::Document(at) => {
+                weight(Kind::RAG_DOCUMENTS) * self.it.documents.get(at).map_or(0.0, |document| document.relevance)
+            }
+            What::Group(at) => {
+                let (Some(group), Some(kind)) = (self.found.groups.get(at), self.kinds.get(at)) else { return 0.0 };
+                let recency = self.decay.at(i64::try_from(group.round).unwrap_or(i64::MAX));
+                let relevance = group.indices().filter_map(|index| self.relevance.get(index)).copied();
+                let relevance = relevance.reduce(f64::max).unwrap_or(1.0);
+                let floored = |floor: f64, share: f64| floor + (1.0 - floor) * share;
+                weight(*kind) * floored(RECENCY_FLOOR, recency) * floored(RELEVANCE_FLOOR, relevance)
+            }
+        }
+    }
+
+    fn worth(&self, what: What) -> f64 {
+        let tokens = match what {
+            What::Group(at) => self.full.get(at),
+            What::Document(at) => self.document_pieces.get(at),
+            What::Summary => Some(&self.summary_tokens),
+        };
+        crate::score::value(self.priority(what), tokens.copied().unwrap_or(0), self.settings.alpha, 1.0)
+    }
+
+    /// The smaller forms that message `index` of group `at` may take.
+    fn shorts(&self, at: usize, index: usize) -> Result<&[Short]> {
+        let Some(entry) = self.it.messages.get(index) else { return Ok(&[]) };
+        let is_repaired = |group: &Group| group.members.iter().any(|one| one.index == index && !one.repairs.is_empty());
+        if self.found.groups.get(at).is_some_and(is_repaired) {
+            return Ok(&[]);
+        }
+        if self.is_required.get(at) == Some(&true) {
+            entry.result_shorts(self.counter)
+        } else {
+            entry.shorts(self.counter)
+        }
+    }
+
+    fn levels(&self, at: usize) -> Result<u8> {
+        let mut most = 0;
+        for index in self.found.groups.get(at).into_iter().flat_map(Group::indices) {
+            most = most.max(self.shorts(at, index)?.len());
+        }
+        Ok(most as u8)
+    }
+
+    /// Tokens of group `at` with each message in its `level`-th smaller form, or its smallest.
+    fn level_tokens(&self, at: usize, level: u8) -> Result<u64> {
+        let mut tokens = self.full.get(at).copied().unwrap_or(0);
+        for index in self.found.groups.get(at).into_iter().flat_map(Group::indices) {
+            let shorts = self.shorts(at, index)?;
+            let full = self.it.messages.get(index).map_or(0, |entry| entry.cost.total);
+            if let Some(short) = shorts.get(usize::from(level).min(shorts.len()).wrapping_sub(1)) {
+                tokens = tokens.saturating_sub(full.saturating_sub(short.tokens));
+            }
+        }
+        Ok(tokens)
+    }
+
+    fn least(&self, at: usize) -> Result<u64> {
+        let levels = self.levels(at)?;
+        self.level_tokens(at, levels)
+    }
+
+    fn chosen(&self, field: Field, plan: &Plan) -> Chosen {
+        let mut chosen = Chosen {
+            forms: vec![Form::Out; self.it.messages.len()],
+            documents: vec![None; self.it.documents.len()],
+            value: plan.value,
+            bound: plan.bound,
+            ..Chosen::default()
+        };
+        for ((what, picked), shortened) in field.whats.iter().zip(&plan.chosen).zip(field.shortened) {
+            let Some(level) = picked else { continue };
+            let text = usize::from(*level).checked_sub(1).and_then(|at| shortened.get(at).cloned());
+            match what {
+                What::Group(at) => self.show(&mut chosen, *at, *level),
+                What::Document(at) => {
+                    let whole = || {
+                        let text = self.it.documents.get(*at).map(|document| document.text.clone()).unwrap_or_default();
+                        let tokens = self.document_pieces.get(*at).copied().unwrap_or(0);
+                        Shortened { text, label: Label::Full, tokens }
+                    };
+                    if let Some(slot) = chosen.documents.get_mut(*at) {
+                        *slot = Some(text.unwrap_or_else(whole));
+                    }
+                }
+                What::Summary => {
+                    chosen.summary = text.or_else(|| self.summary_text().map(|text| self.whole_summary(text)));
+                }
+            }
+        }
+        chosen
+    }
+
+    /// Show group `at` at `level`.
+    fn show(&self, chosen: &mut Chosen, at: usize, level: u16) {
+        let required = self.is_required.get(at) == Some(&true);
+        for index in self.found.groups.get(at).into_iter().flat_map(Group::indices) {
+            // The forms were made when the levels were counted.
+            let n_shorts = if level == 0 { 0 } else { self.shorts(at, index).map_or(0, <[Short]>::len) };
+            let n = usize::from(level).min(n_shorts) as u8;
+            let form = match n {
+                0 => Form::Full,
+                n if required => Form::Results(n),
+                n => Form::Short(n),
+            };
+            if let Some(slot) = chosen.forms.get_mut(index) {
+                *slot = form;
+            }
+        }
+    }
+
+    /// Names of tools that calls name, those of required groups first, then by their latest call.
+    fn used(&self) -> Used<'_> {
+        let mut used = Used { names: Vec::new(), n_required: 0 };
+        if self.it.tools.is_none_or(crate::tools::ToolSet::is_empty) {
+            return used;
+        }
+        let mut seen: HashSet<&str> = HashSet::new();
+        for wants_required in [true, false] {
+            for at in (0..self.found.groups.len()).rev() {
+                if (self.is_required.get(at) == Some(&true)) == wants_required {
+                    used.names.extend(self.calls(at).filter(|name| seen.insert(name)));
+                }
+            }
+            if wants_required {
+                used.n_required = used.names.len();
+            }
+        }
+        used.names.extend(self.it.used_tools.iter().map(String::as_str).filter(|name| seen.insert(name)));
+        used
+    }
+}
+
+struct Used<'a> {
+    names: Vec<&'a str>,
+    n_required: usize,
+}
+
+impl Field {
+    fn push(&mut self, what: What, priority: f64, required: bool, tokens: u64) {
+        self.whats.push(what);
+        self.candidates.push(priority, required, tokens);
+        self.shortened.push(Vec::new());
+    }
+
+    /// Add the smaller forms of a text to the candidate pushed last; `wrapped` counts one in what it is wrapped in.
+    fn push_text(
+        &mut self,
+        text: &str,
+        full: u64,
+        with_forms: bool,
+        counter: &dyn crate::tokens::Counter,
+        wrapped: impl Fn(&str) -> Result<u64>,
+    ) -> Result<()> {
+        if !with_forms {
+            return Ok(());
+        }
+        let own = counter.count(text)?;
+        let forms = [
+            (Label::Shortened, shorten::shortened(text, own, counter)?),
+            (Label::Summary, shorten::summary(text, own, counter)?),
+        ];
+        for (label, rendition) in forms {
+            if let Some(rendition) = rendition {
+                let tokens = wrapped(&rendition.text)?;
+                self.candidates.push_form(tokens, default_fidelity(tokens, full));
+                if let Some(last) = self.shortened.last_mut() {
+                    last.push(Shortened { text: rendition.text, label, tokens });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leave the documents out: there is no room for the message that they stand in.
+    fn drop_documents(&mut self) {
+        let first = self.whats.iter().position(|what| matches!(what, What::Document(_)));
+        let Some(first) = first else { return };
+        let n = self.whats.iter().filter(|what| matches!(what, What::Document(_))).count();
+        self.whats.drain(first..first + n);
+        self.shortened.drain(first..first + n);
+        self.candidates.remove(first, n);
+    }
+}
+
+/// The memo of what was chosen.
+pub(super) fn memo_of(packing: &Packing<'_>, chosen: &Chosen) -> Memo {
+    Memo {
+        key: Memo::key_of(packing.it.keys),
+        forms: chosen.forms.clone(),
+        tools: chosen.tools.as_ref().map(|tools| tools.shown.clone()).unwrap_or_default(),
+        has_summary: chosen.summary.is_some(),
+    }
+}

@@ -1,0 +1,426 @@
+//! A packed conversation: what stands where, and the report of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::Result;
+use crate::chat::group::{Group, Reason as Found};
+use crate::chat::{Edit, Format};
+use crate::item::Kind;
+use crate::tokens::Counter;
+use crate::tools::{Fit, Shown, Step};
+
+use super::LATE_SUMMARY_ABOVE;
+use super::choosing::{Chosen, memo_of};
+use super::conversation::{Conversation, Packing, Settings, summary_cost};
+use super::entry::Entry;
+use super::history::Histories;
+use super::memo::{Form, Memo};
+use super::plan::{Candidates, Strategy};
+use super::report::{Fate, Label, Reason, Report, Row, Source};
+
+/// One message of the window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placed {
+    /// A message that came in, with the changes to it.
+    Message {
+        /// Its index.
+        index: usize,
+        /// None where it stands as it came.
+        edits: Vec<Edit>,
+    },
+    /// The documents, as a user message of this text.
+    Documents(String),
+    /// The summary, as a system message of this text.
+    Summary(String),
+}
+
+/// What a late summary would be made of.
+#[derive(Debug, Clone)]
+pub struct Late {
+    /// The texts that were dropped, oldest first.
+    pub texts: Vec<String>,
+    messages: Vec<usize>,
+    /// Tokens that the summary may add.
+    limit: u64,
+}
+
+/// A packed conversation.
+#[derive(Debug)]
+pub struct Window {
+    /// The messages, in order.
+    pub placed: Vec<Placed>,
+    /// What the system prompt beside the messages ends with, after `SYSTEM_JOINER`.
+    pub system_summary: Option<String>,
+    /// The tools, where there were any.
+    pub tools: Option<Fit>,
+    /// What became of every input.
+    pub report: Report,
+    /// The type of each message.
+    pub kinds: Vec<Kind>,
+    /// What was sent.
+    pub memo: Memo,
+    /// What the greedy strategy would have summarised.
+    pub late: Option<Late>,
+    /// What was chosen from, and within how much, where the choice has no bound of its own.
+    pub open: Option<(Candidates, u64)>,
+    /// Where the summary stands among the messages.
+    after_prompt: usize,
+}
+
+/// Pack a conversation into `budget` tokens.
+///
+/// # Errors
+/// `Error::RequiredOverflow` when what must be in does not fit; `Error::Argument` for relevance scores that are none.
+pub fn pack_conversation(
+    conversation: &Conversation<'_>,
+    settings: &Settings,
+    counter: &dyn Counter,
+    budget: u64,
+    histories: &mut Histories,
+) -> Result<Window> {
+    let mut packing = Packing::new(conversation, settings, counter, budget)?;
+    let chosen = packing.choose(histories)?;
+    packing.window(chosen)
+}
+
+impl Packing<'_> {
+    /// Tokens of the whole request as it is sent.
+    pub(super) fn total(&self, chosen: &Chosen) -> Result<u64> {
+        let mut total = self.base.saturating_add(chosen.tools.as_ref().map_or(0, |tools| tools.tokens));
+        for group in &self.found.groups {
+            for member in &group.members {
+                let form = chosen.forms.get(member.index).copied().unwrap_or_default();
+                total = total.saturating_add(self.message_tokens(member.index, &member.repairs, form)?);
+            }
+        }
+        let pieces = self.pieces(chosen);
+        if !pieces.is_empty() {
+            total = total.saturating_add(self.documents_tokens(&pieces)?);
+        }
+        Ok(total.saturating_add(chosen.summary.as_ref().map_or(0, |summary| summary.tokens)))
+    }
+
+    fn pieces(&self, chosen: &Chosen) -> Vec<String> {
+        let templates = &self.settings.templates;
+        let documents = chosen.documents.iter().enumerate();
+        documents
+            .filter_map(|(index, document)| document.as_ref().map(|shown| templates.document(index, &shown.text)))
+            .collect()
+    }
+
+    fn message_tokens(&self, index: usize, repairs: &[Edit], form: Form) -> Result<u64> {
+        let Some(entry) = self.it.messages.get(index) else { return Ok(0) };
+        let short = match form {
+            Form::Out => return Ok(0),
+            Form::Full => return entry.cost.edited(&entry.message, repairs, self.counter),
+            Form::Short(n) => entry.shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
+            Form::Results(n) => entry.result_shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
+        };
+        Ok(short.map_or(entry.cost.total, |short| short.tokens))
+    }
+
+    fn window(&self, chosen: Chosen) -> Result<Window> {
+        let mut placed = Vec::with_capacity(self.it.messages.len() + 2);
+        let mut rows = Vec::with_capacity(self.it.messages.len() + 4);
+        if let Some(system) = self.it.system {
+            let tokens = system.cost.total;
+            let fate = Fate::Kept(Label::Full);
+            rows.push(Row {
+                source: Source::System,
+                index: 0,
+                kind: Kind::SYSTEM_PROMPT,
+                fate,
+                tokens,
+                full_tokens: tokens,
+            });
+        }
+        let mut kinds = vec![Kind::OLDER_HISTORY; self.it.messages.len()];
+        self.message_rows(&chosen, &mut rows, &mut kinds)?;
+        let documents = self.document_rows(&chosen, &mut rows);
+        let total = self.total(&chosen)?;
+        let is_beside = self.it.format == Format::Anthropic;
+        let summary = chosen.summary.as_ref().map(|summary| self.settings.templates.summary(&summary.text));
+        let prompts = self.found.groups.iter().filter(|group| group.is_prompt);
+        let last_prompt = prompts.flat_map(Group::indices).max();
+        let current = self.found.groups.iter().rev().find(|group| group.is_user_turn).or(self.found.groups.last());
+        let current = current.and_then(|group| group.indices().next());
+        let repairs: HashMap<usize, &[Edit]> = self
+            .found
+            .groups
+            .iter()
+            .flat_map(|group| &group.members)
+            .filter(|member| !member.repairs.is_empty())
+            .map(|member| (member.index, member.repairs.as_slice()))
+            .collect();
+        let mut after_prompt = 0;
+        let mut documents = documents;
+        for (index, form) in chosen.forms.iter().enumerate() {
+            if Some(index) == current
+                && let Some(text) = documents.take()
+            {
+                placed.push(Placed::Documents(text));
+            }
+            if *form != Form::Out {
+                let edits = self.edits(index, *form, repairs.get(&index).copied().unwrap_or_default())?;
+                placed.push(Placed::Message { index, edits });
+            }
+            if Some(index) == last_prompt {
+                after_prompt = placed.len();
+            }
+        }
+        if let Some(text) = documents {
+            placed.push(Placed::Documents(text));
+        }
+        let mut window = Window {
+            placed,
+            system_summary: None,
+            tools: None,
+            kinds,
+            memo: memo_of(self, &chosen),
+            late: None,
+            after_prompt,
+            report: Report { rows, tokens: total, budget: self.budget, value: chosen.value, bound: chosen.bound },
+            open: chosen.open,
+        };
+        self.tool_rows(chosen.tools.as_ref(), &mut window.report.rows)?;
+        self.summary_row(
+            chosen.summary.as_ref().map(|summary| (summary.label, summary.tokens)),
+            &mut window.report.rows,
+        );
+        window.tools = chosen.tools;
+        if let Some(text) = summary {
+            window.place_summary(text, is_beside);
+        }
+        window.late = self.late(&window);
+        Ok(window)
+    }
+
+    fn edits(&self, index: usize, form: Form, repairs: &[Edit]) -> Result<Vec<Edit>> {
+        let Some(entry) = self.it.messages.get(index) else { return Ok(Vec::new()) };
+        let short = match form {
+            Form::Out | Form::Full => return Ok(repairs.to_vec()),
+            Form::Short(n) => entry.shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
+            Form::Results(n) => entry.result_shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
+        };
+        Ok(short.map(|short| short.edits.clone()).unwrap_or_default())
+    }
+
+    /// One row per message.
+    fn message_rows(&self, chosen: &Chosen, rows: &mut Vec<Row>, kinds: &mut [Kind]) -> Result<()> {
+        let mut fates: Vec<Option<(Fate, u64)>> = vec![None; self.it.messages.len()];
+        for finding in self.found.findings.iter().filter(|finding| finding.at.is_none()) {
+            if let Some(slot) = fates.get_mut(finding.index) {
+                *slot = Some((Fate::Dropped(reason_of(finding.reason)), 0));
+            }
+        }
+        for (at, group) in self.found.groups.iter().enumerate() {
+            let least = self.full.get(at).copied().unwrap_or(0);
+            let why = if chosen.toolless.contains(&at) {
+                Reason::ToolDropped
+            } else if chosen.before_user.contains(&at) {
+                Reason::BeforeUser
+            } else if least > self.budget {
+                Reason::TooLarge
+            } else {
+                Reason::OverBudget
+            };
+            for member in &group.members {
+                let form = chosen.forms.get(member.index).copied().unwrap_or_default();
+                let tokens = self.message_tokens(member.index, &member.repairs, form)?;
+                let fate = match self.label(member.index, form, !member.repairs.is_empty())? {
+                    Some(label) => Fate::Kept(label),
+                    None => Fate::Dropped(why),
+                };
+                if let Some(slot) = fates.get_mut(member.index) {
+                    *slot = Some((fate, tokens));
+                }
+                if let (Some(slot), Some(kind)) = (kinds.get_mut(member.index), self.kinds.get(at)) {
+                    let entry = self.it.messages.get(member.index);
+                    let is_call = entry.is_some_and(|entry| entry.message.answers.is_empty());
+                    *slot = if *kind == Kind::TOOL_RESULTS && is_call { Kind::OLDER_HISTORY } else { *kind };
+                }
+            }
+        }
+        for (index, (fate, entry)) in fates.into_iter().zip(self.it.messages).enumerate() {
+            let full_tokens = entry.cost.total;
+            let (fate, tokens) = fate.unwrap_or((Fate::Dropped(Reason::Empty), 0));
+            let tokens = if matches!(fate, Fate::Kept(_)) { tokens } else { full_tokens };
+            let kind = kinds.get(index).copied().unwrap_or(Kind::OLDER_HISTORY);
+            rows.push(Row { source: Source::Message, index: index as u32, kind, fate, tokens, full_tokens });
+        }
+        Ok(())
+    }
+
+    fn label(&self, index: usize, form: Form, is_repaired: bool) -> Result<Option<Label>> {
+        let Some(entry) = self.it.messages.get(index) else { return Ok(None) };
+        let short = match form {
+            Form::Out => return Ok(None),
+            Form::Full if is_repaired => return Ok(Some(Label::Repaired)),
+            Form::Full => return Ok(Some(Label::Full)),
+            Form::Short(n) => entry.shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
+            Form::Results(n) => entry.result_shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
+        };
+        Ok(Some(short.map_or(Label::Full, |short| short.label)))
+    }
+
+    /// One row per document; the text of the message that they stand in, if any is in.
+    fn document_rows(&self, chosen: &Chosen, rows: &mut Vec<Row>) -> Option<String> {
+        for (index, full) in self.document_pieces.iter().enumerate() {
+            let shown = chosen.documents.get(index).and_then(Option::as_ref);
+            let fate = match shown {
+                Some(shown) => Fate::Kept(shown.label),
+                None if *full == 0 => Fate::Dropped(Reason::Empty),
+                None if *full > self.budget => Fate::Dropped(Reason::TooLarge),
+                None => Fate::Dropped(Reason::OverBudget),
+            };
+            rows.push(Row {
+                source: Source::Document,
+                index: index as u32,
+                kind: Kind::RAG_DOCUMENTS,
+                fate,
+                tokens: shown.map_or(*full, |shown| shown.tokens),
+                full_tokens: *full,
+            });
+        }
+        let pieces = self.pieces(chosen);
+        (!pieces.is_empty()).then(|| self.settings.templates.documents(&pieces))
+    }
+
+    fn tool_rows(&self, fit: Option<&Fit>, rows: &mut Vec<Row>) -> Result<()> {
+        let (Some(set), Some(fit)) = (self.it.tools, fit) else { return Ok(()) };
+        for (index, (tool, shown)) in set.iter().zip(&fit.shown).enumerate() {
+            let costs = &self.settings.tool_costs;
+            let full_tokens = tool.tokens(Step::Full, self.counter, costs)?.unwrap_or(0);
+            let (fate, tokens) = match shown {
+                Shown::As(Step::Full) => (Fate::Kept(Label::Full), full_tokens),
+                Shown::As(step) => {
+                    (Fate::Kept(Label::Shortened), tool.tokens(*step, self.counter, costs)?.unwrap_or(full_tokens))
+                }
+                Shown::Dropped => (Fate::Dropped(Reason::OverBudget), full_tokens),
+            };
+            rows.push(Row {
+                source: Source::Tool,
+                index: index as u32,
+                kind: Kind::TOOL_SCHEMAS,
+                fate,
+                tokens,
+                full_tokens,
+            });
+        }
+        Ok(())
+    }
+
+    fn summary_row(&self, shown: Option<(Label, u64)>, rows: &mut Vec<Row>) {
+        if self.it.summary.is_none() {
+            return;
+        }
+        let full_tokens = self.summary_tokens;
+        let (fate, tokens) = match shown {
+            Some((label, tokens)) => (Fate::Kept(label), tokens),
+            None if full_tokens == 0 => (Fate::Dropped(Reason::Empty), 0),
+            None => (Fate::Dropped(Reason::OverBudget), full_tokens),
+        };
+        rows.push(Row { source: Source::Summary, index: 0, kind: Kind::SUMMARY, fate, tokens, full_tokens });
+    }
+
+    /// What the greedy strategy summarises into what is left: the older history that it dropped.
+    fn late(&self, window: &Window) -> Option<Late> {
+        let left = window.report.budget.saturating_sub(window.report.tokens);
+        if self.settings.strategy != Strategy::Greedy || left <= LATE_SUMMARY_ABOVE || self.it.summary.is_some() {
+            return None;
+        }
+        let is_lost = |row: &&Row| {
+            row.source == Source::Message
+                && row.kind == Kind::OLDER_HISTORY
+                && matches!(row.fate, Fate::Dropped(Reason::OverBudget | Reason::TooLarge))
+        };
+        let lost: Vec<&Row> = window.report.rows.iter().filter(is_lost).collect();
+        let replaced = lost.iter().fold(0_u64, |sum, row| sum.saturating_add(row.tokens));
+        let messages: Vec<usize> = lost.iter().map(|row| row.index as usize).collect();
+        let entries = messages.iter().filter_map(|index| self.it.messages.get(*index));
+        let texts: Vec<String> =
+            entries.map(|entry| entry.message.searchable()).filter(|text| !text.is_empty()).collect();
+        let limit = left.min(replaced.saturating_sub(1));
+        (!texts.is_empty() && limit > 0).then_some(Late { texts, messages, limit })
+    }
+}
+
+impl Window {
+    fn place_summary(&mut self, text: String, is_beside: bool) {
+        if is_beside {
+            self.system_summary = Some(text);
+        } else {
+            self.placed.insert(self.after_prompt, Placed::Summary(text));
+        }
+    }
+
+    /// How many tokens the text of the late summary may have at the most.
+    #[must_use]
+    pub fn late_limit(&self) -> u64 {
+        self.late.as_ref().map_or(0, |late| late.limit)
+    }
+
+    /// Put a summary of the dropped older history in, cut to what is left.
+    ///
+    /// # Errors
+    /// As the counter.
+    pub fn add_late(
+        &mut self,
+        summary: &str,
+        format: Format,
+        system: Option<&Arc<Entry>>,
+        settings: &Settings,
+        counter: &dyn Counter,
+    ) -> Result<()> {
+        let Some(late) = self.late.take() else { return Ok(()) };
+        let system = system.map(AsRef::as_ref);
+        let cost = |text: &str| summary_cost(text, format, system, settings, counter);
+        let mut text = summary.trim();
+        let mut tokens = cost(text)?;
+        let mut room = late.limit;
+        // What it is wrapped in costs something too; each try takes off what the last was over by.
+        while tokens > late.limit && !text.is_empty() {
+            room = room
+                .saturating_sub(tokens.saturating_sub(late.limit).min(room))
+                .min(counter.count(text)?.saturating_sub(1));
+            text = text.get(..counter.cut(text, room)?).unwrap_or_default().trim_end();
+            tokens = cost(text)?;
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        for row in &mut self.report.rows {
+            if row.source == Source::Message && late.messages.contains(&(row.index as usize)) {
+                row.fate = Fate::Dropped(Reason::Summarized);
+            }
+        }
+        let fate = Fate::Kept(Label::Summary);
+        self.report.rows.push(Row {
+            source: Source::Summary,
+            index: 0,
+            kind: Kind::SUMMARY,
+            fate,
+            tokens,
+            full_tokens: tokens,
+        });
+        self.report.tokens = self.report.tokens.saturating_add(tokens);
+        let weight = settings.weights.get(Kind::SUMMARY.index()).copied().unwrap_or(0.0);
+        self.report.value += crate::score::value(weight, tokens, settings.alpha, 1.0);
+        // The summary was not among the candidates, so nothing is proven about it.
+        self.report.bound = self.report.value;
+        self.open = None;
+        self.place_summary(settings.templates.summary(text), format == Format::Anthropic);
+        Ok(())
+    }
+}
+
+const fn reason_of(found: Found) -> Reason {
+    match found {
+        Found::Empty => Reason::Empty,
+        Found::OrphanResult => Reason::OrphanResult,
+        Found::DuplicateResult => Reason::DuplicateResult,
+        Found::UnansweredCall => Reason::UnansweredCall,
+        Found::DanglingReasoning => Reason::DanglingReasoning,
+    }
+}

@@ -1,0 +1,111 @@
+//! What documents and the summary are wrapped in.
+
+use serde_json::{Value, json};
+
+use crate::chat::framing::{Overhead, cost};
+use crate::chat::{self, Format, Json};
+use crate::tokens::Counter;
+use crate::{Error, Result};
+
+/// The texts around documents and the summary. Each has one place for what it wraps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Templates {
+    documents: (String, String),
+    document: String,
+    summary: (String, String),
+}
+
+impl Default for Templates {
+    /// Documents end with a line break and start with a character that is none, so that the tokens of the parts add up
+    /// to those of the whole.
+    fn default() -> Self {
+        Self {
+            documents: ("Documents that may help:\n".to_owned(), String::new()),
+            document: "<document index=\"{index}\">\n{document}\n</document>\n".to_owned(),
+            summary: ("Summary of the conversation so far:\n".to_owned(), String::new()),
+        }
+    }
+}
+
+impl Templates {
+    /// Replace the template called `name`: "documents", "document" or "summary".
+    ///
+    /// # Errors
+    /// `Error::UnknownName`; `Error::Argument` where the template has no place for what it wraps.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        let around = |place: &str| {
+            text.split_once(place)
+                .map(|(before, after)| (before.to_owned(), after.to_owned()))
+                .ok_or_else(|| Error::Argument(format!("the template {name:?} must contain {place}, not {text:?}")))
+        };
+        match name {
+            "documents" => self.documents = around("{documents}")?,
+            "summary" => self.summary = around("{summary}")?,
+            "document" => {
+                around("{document}")?;
+                text.clone_into(&mut self.document);
+            }
+            _ => {
+                let known = ["documents", "document", "summary"].map(str::to_owned).to_vec();
+                return Err(Error::UnknownName { what: "template", name: name.to_owned(), known });
+            }
+        }
+        Ok(())
+    }
+
+    /// One document; `index` counts from 0.
+    #[must_use]
+    pub fn document(&self, index: usize, text: &str) -> String {
+        let (before, after) = self.document.split_once("{document}").unwrap_or((&self.document, ""));
+        let number = (index + 1).to_string();
+        [before.replace("{index}", &number).as_str(), text, &after.replace("{index}", &number)].concat()
+    }
+
+    /// All documents that were chosen, each as `document` made it.
+    #[must_use]
+    pub fn documents(&self, pieces: &[String]) -> String {
+        let (before, after) = &self.documents;
+        [before.as_str(), &pieces.concat(), after].concat()
+    }
+
+    /// The summary.
+    #[must_use]
+    pub fn summary(&self, text: &str) -> String {
+        let (before, after) = &self.summary;
+        [before.as_str(), text, after].concat()
+    }
+}
+
+/// Tokens of a message of one text.
+///
+/// # Errors
+/// As the counter.
+pub fn message_tokens(
+    format: Format,
+    role: &str,
+    text: &str,
+    counter: &dyn Counter,
+    overhead: &Overhead,
+) -> Result<u64> {
+    let value = json!({"role": role, "content": text});
+    Ok(cost(&chat::parse(format, 0, &Json::Value(&value))?, counter, overhead)?.total)
+}
+
+/// Tokens of a system prompt that stands beside the messages.
+///
+/// # Errors
+/// As the counter.
+pub fn system_tokens(text: &str, counter: &dyn Counter, overhead: &Overhead) -> Result<u64> {
+    let value = Value::String(text.to_owned());
+    Ok(cost(&chat::parse_system(&Json::Value(&value))?, counter, overhead)?.total)
+}
+
+/// Tokens that one more block of text adds to a system prompt of blocks.
+///
+/// # Errors
+/// As the counter.
+pub fn block_tokens(text: &str, counter: &dyn Counter, overhead: &Overhead) -> Result<u64> {
+    let value = json!([{"type": "text", "text": text}]);
+    let cost = cost(&chat::parse_system(&Json::Value(&value))?, counter, overhead)?;
+    Ok(cost.total.saturating_sub(cost.base))
+}

@@ -1,0 +1,351 @@
+//! The binding of `pack` for conversations: messages in, the request out.
+
+use std::sync::{Arc, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
+
+use super::chat::{edited, nodes};
+use super::item::ContextItem;
+use super::late::{Open, Pending};
+use super::node::PyNode;
+use super::pack::Packer;
+use super::result::{Inputs, PackResult};
+use super::tokens::text_of;
+use super::tools::{self, Given};
+use crate::chat::{self, Fingerprinter, Format, Message};
+use crate::pack::{
+    Cache, Conversation, Document, Entry, Histories, Memo, Placed, SYSTEM_JOINER, Settings, Window, pack_conversation,
+    shorten,
+};
+use crate::tokens::Counter;
+use crate::{Error, Result};
+
+/// What a packer remembers of messages by default: about 100,000 messages of a kilobyte.
+pub(super) const DEFAULT_CACHE_BYTES: usize = 256 << 20;
+
+/// Less text than this is counted by one thread: starting another costs as much.
+const PARALLEL_BYTES: usize = 64 << 10;
+
+/// Sets the fingerprints of system prompts beside the messages apart from those of messages.
+const SYSTEM_TAG: u128 = 0x5359_5354_454d;
+
+/// What a packer remembers between packs.
+pub(super) struct Memory {
+    cache: Cache,
+    histories: Histories,
+}
+
+impl Memory {
+    pub(super) fn new(cache_bytes: usize) -> Self {
+        Self { cache: Cache::new(cache_bytes), histories: Histories::default() }
+    }
+}
+
+/// What was given with the messages.
+pub(super) struct Request<'a, 'py> {
+    pub(super) messages: &'a Bound<'py, PyAny>,
+    pub(super) system: Option<&'a Bound<'py, PyAny>>,
+    pub(super) tools: Option<&'a Bound<'py, PyAny>>,
+    pub(super) documents: Option<&'a Bound<'py, PyAny>>,
+    pub(super) summary: Option<String>,
+    pub(super) query: Option<String>,
+    pub(super) relevance: Option<Vec<f64>>,
+    pub(super) previous: Option<&'a Bound<'py, PyAny>>,
+    pub(super) start_on_user: bool,
+    pub(super) format: Option<String>,
+    pub(super) used_tools: Vec<String>,
+}
+
+/// A packed conversation that is still to be rendered, perhaps after a summary has come.
+pub(super) struct OpenWindow {
+    window: Window,
+    format: Format,
+    system: Option<(Py<PyAny>, Arc<Entry>)>,
+    settings: Arc<Settings>,
+    objects: Vec<Py<PyAny>>,
+    tools: Option<Given>,
+    documents: Option<Vec<Py<PyAny>>>,
+}
+
+/// Messages, as they were read now or before.
+struct Entries {
+    keys: Vec<u128>,
+    entries: Vec<Arc<Entry>>,
+}
+
+impl Packer {
+    /// Choose what of a conversation is in.
+    pub(super) fn open(&self, py: Python<'_>, request: &Request<'_, '_>) -> PyResult<OpenWindow> {
+        let settings = self.settings();
+        let objects = nodes(request.messages)?;
+        let views: Vec<PyNode<'_>> = objects.iter().cloned().map(PyNode::new).collect();
+        let format = match &request.format {
+            Some(name) => Format::named(name)?,
+            None => chat::detect(&views, request.system.is_some()),
+        };
+        let read = self.entries(py, &views, format, &settings)?;
+        let system = match request.system {
+            Some(system) => Some((system.clone().unbind(), self.system(system, &settings)?)),
+            None => None,
+        };
+        let tools = request.tools.map(tools::read).transpose()?;
+        let documents = request.documents.map(read_documents).transpose()?;
+        let previous = request.previous.map(read_memo).transpose()?.flatten();
+        let conversation = Conversation {
+            format,
+            messages: &read.entries,
+            keys: &read.keys,
+            system: system.as_ref().map(|(_, entry)| &**entry),
+            documents: documents.as_ref().map(|(documents, _)| documents.as_slice()).unwrap_or_default(),
+            summary: request.summary.as_deref(),
+            tools: tools.as_ref().map(|given| &*given.set),
+            used_tools: &request.used_tools,
+            query: request.query.as_deref(),
+            relevance: request.relevance.as_deref(),
+            start_on_user: request.start_on_user,
+            previous: previous.as_ref(),
+        };
+        let counter = &*self.counter;
+        let budget = self.budget();
+        // Taken out while it is worked with: a callback may let another thread run, which must not wait for a lock.
+        let mut histories = std::mem::take(&mut self.lock().histories);
+        let mut pack = || pack_conversation(&conversation, &settings, counter, budget, &mut histories);
+        let packed = if counter.calls_back() { pack() } else { py.detach(pack) };
+        self.lock().histories.take_back(histories);
+        let mut window = packed?;
+        if !self.is_summarising() {
+            window.late = None;
+        }
+        Ok(OpenWindow {
+            window,
+            format,
+            system,
+            settings,
+            objects: objects.into_iter().map(Bound::unbind).collect(),
+            tools,
+            documents: documents.map(|(_, given)| given),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Read and count messages, those that are known from before excepted.
+    fn entries(&self, py: Python<'_>, views: &[PyNode<'_>], format: Format, settings: &Settings) -> PyResult<Entries> {
+        let mut fingerprints = Fingerprinter::default();
+        let tag = format as u128;
+        let keys: Vec<u128> = views
+            .iter()
+            .enumerate()
+            .map(|(index, view)| Ok(fingerprints.hash(index, view)? ^ tag))
+            .collect::<Result<_>>()?;
+        let mut known: Vec<Option<Arc<Entry>>> = {
+            let mut memory = self.lock();
+            keys.iter().map(|key| memory.cache.get(*key)).collect()
+        };
+        let mut missing: Vec<usize> = Vec::new();
+        let mut messages: Vec<Message> = Vec::new();
+        for (index, (view, known)) in views.iter().zip(&known).enumerate() {
+            if known.is_none() {
+                messages.push(chat::parse(format, index, view)?);
+                missing.push(index);
+            }
+        }
+        let made = self.counted(py, messages, settings)?;
+        let mut memory = self.lock();
+        for (index, entry) in missing.into_iter().zip(made) {
+            if let (Some(key), Some(slot)) = (keys.get(index), known.get_mut(index)) {
+                memory.cache.put(*key, Arc::clone(&entry));
+                *slot = Some(entry);
+            }
+        }
+        Ok(Entries { keys, entries: known.into_iter().flatten().collect() })
+    }
+
+    /// Count messages, with other threads running and with their help where there is much to count.
+    fn counted(&self, py: Python<'_>, messages: Vec<Message>, settings: &Settings) -> PyResult<Vec<Arc<Entry>>> {
+        let counter = &*self.counter;
+        let make = |message: Message| Entry::new(message, counter, &settings.overhead).map(Arc::new);
+        if counter.calls_back() {
+            return Ok(messages.into_iter().map(make).collect::<Result<_>>()?);
+        }
+        let bytes: usize = messages.iter().flat_map(|message| &message.parts).map(|part| part.text.len()).sum();
+        if bytes < PARALLEL_BYTES {
+            return Ok(messages.into_iter().map(make).collect::<Result<_>>()?);
+        }
+        Ok(py.detach(|| super::pack::in_parallel(messages, make).into_iter().collect::<Result<_>>())?)
+    }
+
+    fn system(&self, system: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Arc<Entry>> {
+        let view = PyNode::new(system.clone());
+        let key = Fingerprinter::default().hash(0, &view)? ^ SYSTEM_TAG;
+        if let Some(entry) = self.lock().cache.get(key) {
+            return Ok(entry);
+        }
+        let entry = Arc::new(Entry::new(chat::parse_system(&view)?, &*self.counter, &settings.overhead)?);
+        self.lock().cache.put(key, Arc::clone(&entry));
+        Ok(entry)
+    }
+}
+
+impl OpenWindow {
+    /// What the summarizer is to be given.
+    pub(super) fn late_text(&self) -> Option<String> {
+        self.window.late.as_ref().map(|late| late.texts.join("\n\n"))
+    }
+
+    /// Put in the caller's summary of what was dropped.
+    pub(super) fn summarise(&mut self, summary: &str, counter: &dyn Counter) -> Result<()> {
+        let system = self.system.as_ref().map(|(_, entry)| entry);
+        self.window.add_late(summary, self.format, system, &self.settings, counter)
+    }
+
+    /// Put in a summary made of the weightiest sentences.
+    pub(super) fn extract(&mut self, counter: &dyn Counter) -> Result<()> {
+        let Some(late) = &self.window.late else { return Ok(()) };
+        match shorten::summarise(&late.texts, self.window.late_limit(), counter)? {
+            Some(summary) => self.summarise(&summary.text, counter),
+            None => Ok(()),
+        }
+    }
+
+    /// The request and its report.
+    pub(super) fn render(self, py: Python<'_>) -> PyResult<PackResult> {
+        let mut messages = Vec::with_capacity(self.window.placed.len());
+        for placed in &self.window.placed {
+            match placed {
+                Placed::Message { index, edits } => {
+                    let Some(object) = self.objects.get(*index) else { continue };
+                    messages.push(edited(object.bind(py), edits)?.unbind());
+                }
+                Placed::Documents(text) => messages.push(plain_message(py, "user", text)?),
+                Placed::Summary(text) => messages.push(plain_message(py, "system", text)?),
+            }
+        }
+        let system = match (&self.system, &self.window.system_summary) {
+            (Some((given, _)), None) => Some(given.clone_ref(py)),
+            (Some((given, _)), Some(summary)) => Some(with_summary(given.bind(py), summary)?),
+            (None, Some(summary)) => Some(PyString::new(py, summary).into_any().unbind()),
+            (None, None) => None,
+        };
+        let tools = match (&self.tools, &self.window.tools) {
+            (Some(given), Some(fit)) => Some(given.show(py, fit)?.unbind()),
+            _ => None,
+        };
+        let inputs = Inputs::Conversation {
+            messages: PyList::new(py, self.objects)?.unbind(),
+            tools: self.tools.iter().flat_map(|given| given.set.iter().map(|tool| tool.name().to_owned())).collect(),
+            documents: self.documents.map(|given| PyList::new(py, given).map(Bound::unbind)).transpose()?,
+            kinds: self.window.kinds,
+        };
+        let mut result = PackResult::new(PyTuple::new(py, messages)?.unbind(), self.window.report, inputs);
+        result.system = system;
+        result.tools = tools;
+        result.memo = Some(self.window.memo);
+        result.open = self.window.open;
+        Ok(result)
+    }
+}
+
+/// `pack_messages`: all at once, or up to where a summary is awaited.
+pub(super) fn pack(packer: &Bound<'_, Packer>, request: &Request<'_, '_>) -> PyResult<PackResult> {
+    let py = packer.py();
+    let it = packer.get();
+    let mut open = it.open(py, request)?;
+    if let Some(text) = open.late_text() {
+        match it.summarise(py, &text)? {
+            Some(summary) => open.summarise(&summary, &*it.counter)?,
+            None => open.extract(&*it.counter)?,
+        }
+    }
+    open.render(py)
+}
+
+pub(super) fn begin(packer: &Bound<'_, Packer>, request: &Request<'_, '_>) -> PyResult<Pending> {
+    let open = packer.get().open(packer.py(), request)?;
+    Ok(Pending::new(packer.clone().unbind(), Open::Window(Box::new(open))))
+}
+
+fn plain_message(py: Python<'_>, role: &str, text: &str) -> PyResult<Py<PyAny>> {
+    let message = PyDict::new(py);
+    message.set_item("role", role)?;
+    message.set_item("content", text)?;
+    Ok(message.into_any().unbind())
+}
+
+/// A system prompt beside the messages, the summary after it.
+fn with_summary(system: &Bound<'_, PyAny>, summary: &str) -> PyResult<Py<PyAny>> {
+    let py = system.py();
+    if let Ok(text) = system.cast::<PyString>() {
+        let tail = PyString::new(py, &format!("{SYSTEM_JOINER}{summary}"));
+        return Ok(text.add(tail)?.unbind());
+    }
+    let blocks = PyList::new(py, system.try_iter()?.collect::<PyResult<Vec<_>>>()?)?;
+    let block = PyDict::new(py);
+    block.set_item("type", "text")?;
+    block.set_item("text", summary)?;
+    blocks.append(block)?;
+    Ok(blocks.into_any().unbind())
+}
+
+/// Documents: texts, items, or mappings with a text and perhaps a relevance.
+fn read_documents(given: &Bound<'_, PyAny>) -> PyResult<(Vec<Document>, Vec<Py<PyAny>>)> {
+    if given.is_instance_of::<PyString>() {
+        return Err(Error::Argument("documents must be a list, not one str".to_owned()).into());
+    }
+    let mut documents = Vec::new();
+    let mut objects = Vec::new();
+    for (index, object) in given.try_iter()?.enumerate() {
+        let object = object?;
+        let (text, relevance) = read_document(index, &object)?;
+        if !(relevance.is_finite() && relevance >= 0.0) {
+            let text = format!("the relevance of document {index} must be finite and at least 0, not {relevance}");
+            return Err(Error::Argument(text).into());
+        }
+        documents.push(Document { text, relevance });
+        objects.push(object.unbind());
+    }
+    Ok((documents, objects))
+}
+
+fn read_document(index: usize, object: &Bound<'_, PyAny>) -> PyResult<(String, f64)> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok((text_of(text)?.into_owned(), 1.0));
+    }
+    if let Ok(item) = object.cast::<ContextItem>() {
+        return Ok((item.get().text(object.py())?, item.get().relevance_score));
+    }
+    if let Ok(fields) = object.cast::<PyMapping>() {
+        let field = |name: &str| if fields.contains(name)? { fields.get_item(name).map(Some) } else { Ok(None) };
+        let mut relevance = 1.0;
+        for name in ["relevance_score", "score"] {
+            if let Some(score) = field(name)? {
+                relevance = score.extract()?;
+                break;
+            }
+        }
+        for name in ["text", "content", "page_content"] {
+            if let Some(text) = field(name)?
+                && let Ok(text) = text.cast::<PyString>()
+            {
+                return Ok((text_of(text)?.into_owned(), relevance));
+            }
+        }
+    }
+    let kind = object.get_type().name()?;
+    let text = format!("document {index} must be a str, a ContextItem, or a mapping with a text, not {kind}");
+    Err(Error::Argument(text).into())
+}
+
+/// What the last pack came to: its result, or the memo of it.
+fn read_memo(previous: &Bound<'_, PyAny>) -> PyResult<Option<Memo>> {
+    if let Ok(result) = previous.cast::<PackResult>() {
+        return Ok(result.get().memo.clone());
+    }
+    if let Ok(text) = previous.cast::<PyString>() {
+        return Ok(Some(text_of(text)?.parse()?));
+    }
+    Err(Error::Argument("previous must be a PackResult or the memo of one".to_owned()).into())
+}
