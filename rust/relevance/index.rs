@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::split::{Sink, finish, split};
+use super::split::{Scratch, Sink, finish, split};
 
 /// BM25 in Lucene's form: idf = ln(1 + (n - df + .5) / (df + .5)), and tf / (tf + k1 (1 - b + b length / mean)).
 ///
@@ -131,35 +131,47 @@ impl Terms {
 
 /// Words that were split lately, so that a text's common words are not stemmed and hashed again: the word in its bytes,
 /// and its term (0 for a stop word). A word that falls on another's place takes it.
-struct Memo(Box<[(u128, u64)]>);
+struct Memo {
+    known: Box<[(u128, u64)]>,
+    word: Vec<u8>,
+}
 
-/// 48 KB: within a core's second cache, with room for the vocabulary of a long conversation's common words.
-const MEMO_BITS: u32 = 11;
+/// 256 KB: within a core's second cache, with room for the common words of a long conversation or 500 tools.
+const MEMO_BITS: u32 = 13;
 
 thread_local! {
-    static MEMO: RefCell<Memo> = RefCell::new(Memo(vec![(0, 0); 1 << MEMO_BITS].into_boxed_slice()));
+    static MEMO: RefCell<(Memo, Scratch)> = RefCell::default();
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        Self { known: vec![(0, 0); 1 << MEMO_BITS].into_boxed_slice(), word: Vec::new() }
+    }
 }
 
 impl Memo {
     /// The term of a word, or `None` for a stop word.
     fn term(&mut self, word: &[u8]) -> Option<u64> {
-        if word.len() > size_of::<u128>() {
-            return Self::work_out(word);
-        }
-        let mut bytes = [0; size_of::<u128>()];
-        bytes.iter_mut().zip(word).for_each(|(to, from)| *to = *from);
-        let key = u128::from_le_bytes(bytes);
-        let mixed = ((key as u64) ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = self.0.get_mut((mixed >> (u64::BITS - MEMO_BITS)) as usize)?;
-        if slot.0 != key {
-            *slot = (key, Self::work_out(word).unwrap_or(0));
-        }
-        (slot.1 != 0).then_some(slot.1)
-    }
-
-    fn work_out(word: &[u8]) -> Option<u64> {
-        let mut word = word.to_vec();
-        finish(&mut word).then(|| term_of(&word))
+        let Self { known, word: scratch } = self;
+        let mut work_out = || {
+            scratch.clear();
+            scratch.extend_from_slice(word);
+            if finish(scratch) { term_of(scratch) } else { 0 }
+        };
+        let term = if word.len() > size_of::<u128>() {
+            work_out()
+        } else {
+            let mut bytes = [0; size_of::<u128>()];
+            bytes.iter_mut().zip(word).for_each(|(to, from)| *to = *from);
+            let key = u128::from_le_bytes(bytes);
+            let mixed = ((key as u64) ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let slot = known.get_mut((mixed >> (u64::BITS - MEMO_BITS)) as usize)?;
+            if slot.0 != key {
+                *slot = (key, work_out());
+            }
+            slot.1
+        };
+        (term != 0).then_some(term)
     }
 }
 
@@ -195,7 +207,10 @@ impl Sink for Hashing<'_> {
 impl TermsBuilder {
     /// Add the terms of `text`, each counted `times` times.
     pub fn add(&mut self, text: &str, times: u16) {
-        MEMO.with_borrow_mut(|memo| split(text, &mut Hashing { memo, hashes: &mut self.hashes, times: times.into() }));
+        let hashes = &mut self.hashes;
+        MEMO.with_borrow_mut(|(memo, scratch)| {
+            split(text, scratch, &mut Hashing { memo, hashes, times: times.into() });
+        });
     }
 
     /// The terms so far; the builder is empty after it and keeps its room.

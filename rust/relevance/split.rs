@@ -39,12 +39,20 @@ pub(super) fn finish(word: &mut Vec<u8>) -> bool {
     true
 }
 
+/// Room for the word that is being read, kept from text to text. Empty between texts.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    part: Vec<u8>,
+    whole: Vec<u8>,
+}
+
 /// Feed every term of `text` to `sink`.
-pub(super) fn split(text: &str, sink: &mut impl Sink) {
+pub(super) fn split(text: &str, scratch: &mut Scratch, sink: &mut impl Sink) {
+    let Scratch { part, whole } = scratch;
     let mut words = Words {
         sink,
-        part: Vec::with_capacity(32),
-        whole: Vec::with_capacity(64),
+        part,
+        whole,
         n_parts: 0,
         upper_run: 0,
         last_letter: 0,
@@ -109,9 +117,9 @@ fn plain_word(text: &[u8]) -> usize {
 struct Words<'a, S> {
     sink: &'a mut S,
     /// The current part, folded.
-    part: Vec<u8>,
+    part: &'a mut Vec<u8>,
     /// All parts of the current word.
-    whole: Vec<u8>,
+    whole: &'a mut Vec<u8>,
     n_parts: usize,
     /// Upper-case letters at the end of the current part.
     upper_run: usize,
@@ -133,7 +141,7 @@ impl<S: Sink> Words<'_, S> {
     fn plain(&mut self, word: &str) {
         self.part.extend_from_slice(word.as_bytes());
         self.part.make_ascii_lowercase();
-        self.sink.word(&self.part);
+        self.sink.word(self.part);
         self.part.clear();
     }
 
@@ -145,10 +153,10 @@ impl<S: Sink> Words<'_, S> {
             // `HTTPServer`: the last capital belongs to the word that follows.
             let tail = self.part.split_off(self.last_letter.min(self.part.len()));
             self.end_part();
-            self.part = tail;
+            *self.part = tail;
         }
         self.last_letter = self.part.len();
-        fold(c, &mut self.part);
+        fold(c, self.part);
         self.upper_run = if is_upper { self.upper_run + 1 } else { 0 };
         self.is_low = !is_upper;
     }
@@ -177,11 +185,11 @@ impl<S: Sink> Words<'_, S> {
                 self.part.clear();
             } else {
                 if self.whole.len() <= LONGEST_WHOLE {
-                    self.whole.extend_from_slice(&self.part);
+                    self.whole.extend_from_slice(self.part);
                 }
                 self.n_parts += 1;
                 // The whole of a word of one part is that part: both are stemmed the same way.
-                self.sink.word(&self.part);
+                self.sink.word(self.part);
                 self.part.clear();
             }
         }
@@ -194,7 +202,7 @@ impl<S: Sink> Words<'_, S> {
     fn end_word(&mut self) {
         self.end_part();
         if self.n_parts > 1 && self.whole.len() <= LONGEST_WHOLE {
-            self.sink.word(&self.whole);
+            self.sink.word(self.whole);
         }
         self.whole.clear();
         self.n_parts = 0;
@@ -215,6 +223,9 @@ impl<S: Sink> Words<'_, S> {
     }
 
     fn end_run(&mut self) {
+        if self.run_length == 0 {
+            return;
+        }
         if let Some(c) = self.run.take()
             && self.run_length == 1
             && !is_han(c)
@@ -295,8 +306,30 @@ fn fold(c: char, out: &mut Vec<u8>) {
 ///
 /// The list is Lucene's, with pronouns, auxiliaries and question words added.
 fn is_stop_word(word: &[u8]) -> bool {
-    word.len() <= 7 && STOP_WORDS.binary_search(&word).is_ok()
+    // As numbers they are compared in one instruction each.
+    word.len() < size_of::<u64>() && STOP_NUMBERS.binary_search(&number(word)).is_ok()
 }
+
+/// A word of at most seven letters as a number, in the order of the letters.
+const fn number(word: &[u8]) -> u64 {
+    let mut number = 0;
+    let mut at = 0;
+    while at < size_of::<u64>() {
+        number = number << 8 | if at < word.len() { word[at] as u64 } else { 0 };
+        at += 1;
+    }
+    number
+}
+
+const STOP_NUMBERS: [u64; STOP_WORDS.len()] = {
+    let mut numbers = [0; STOP_WORDS.len()];
+    let mut at = 0;
+    while at < numbers.len() {
+        numbers[at] = number(STOP_WORDS[at]);
+        at += 1;
+    }
+    numbers
+};
 
 /// Sorted, at most seven letters each.
 const STOP_WORDS: &[&[u8]] = &[

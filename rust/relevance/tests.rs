@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::split::{Sink, split};
+use super::split::{Scratch, Sink, split};
 use super::stem::stem;
 use super::*;
 
@@ -18,7 +18,7 @@ impl Sink for Written {
 
 fn terms(text: &str) -> Vec<String> {
     let mut out = Written(Vec::new());
-    split(text, &mut out);
+    split(text, &mut Scratch::default(), &mut out);
     out.0
 }
 
