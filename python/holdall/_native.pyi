@@ -112,9 +112,7 @@ class Tokenizer:
 
 # -- chat --------------------------------------------------------------------------------------------------------------
 
-def extractive_summary(
-    text: str | Iterable[str], max_tokens: int, *, tokenizer: Tokenizer | None = None
-) -> str | None:
+def extractive_summary(text: str | Iterable[str], max_tokens: int, *, tokenizer: Tokenizer | None = None) -> str | None:
     """Summarise by picking sentences: no model, the same text for the same input.
 
     Args:

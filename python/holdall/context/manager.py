@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from holdall._native import PackResult, Tokenizer, _chat_groups, _chat_parts, count_messages, extractive_summary
 from holdall.context.packer import ContextWindowPacker
@@ -125,7 +125,7 @@ class ContextWindowManager:
         summarizer: Summarizer | None = None,
         summary_tokens: int | None = None,
         low_water: float = 0.6,
-        format: str | None = None,  # noqa: A002 - the word the packer uses
+        format: Literal["openai", "responses", "anthropic"] | None = None,  # noqa: A002 - the word the packer uses
     ) -> None:
         if not 0 < low_water <= 1:
             raise ArgumentError(f"low_water must be above 0 and at most 1, not {low_water}")
