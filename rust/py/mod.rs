@@ -12,6 +12,7 @@ mod pack;
 mod relevance;
 mod result;
 mod score;
+mod shorten;
 mod summary;
 mod tokens;
 mod tools;
@@ -24,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tokens::register(module)?;
     summary::register(module)?;
     score::register(module)?;
+    shorten::register(module)?;
     knapsack::register(module)?;
     relevance::register(module)?;
     tools::register(module)?;

@@ -11,10 +11,10 @@ const HEAD_PERCENT: u64 = 60;
 /// Tries to fit head, mark and tail together; each takes off what the last was over by.
 const MAX_TRIES: usize = 5;
 
-/// Guesses of the tail's length in bytes, which can only be counted, not cut.
+/// Guesses of the length of a part in bytes.
 const MAX_GUESSES: usize = 6;
 
-/// A tail that fills this much of its share is not guessed at again.
+/// A part that fills this much of its share is not guessed at again.
 const FILLED_PERCENT: u64 = 80;
 
 /// The head and the tail of `text`, which has `tokens` tokens, in at most `target` tokens.
@@ -72,10 +72,13 @@ fn mark(n_cut: u64) -> String {
 
 /// Head, mark and tail, of which head and tail have about `room` tokens.
 fn cut(text: &str, tokens: u64, room: u64, seams: &Seams<'_>, counter: &dyn Counter) -> Result<Option<Rendition>> {
-    let longest_head = counter.cut(text, (room * HEAD_PERCENT).div_ceil(100))?;
-    let mut head_end = fence::head_end(text, seams.head_end(longest_head));
-    let n_head = counter.count(&text[..head_end])?;
-    let tail_start = tail(text, tokens, room.saturating_sub(n_head), seams, counter)?.max(head_end);
+    let per_token = text.len() as f64 / tokens.max(1) as f64;
+    let head_room = (room * HEAD_PERCENT).div_ceil(100);
+    let head = fill(head_room, per_token, counter, |size| text.get(..seams.head_end(size)).unwrap_or_default())?;
+    let mut head_end = fence::head_end(text, head.text.len());
+    let tail_room = room.saturating_sub(head.tokens);
+    let tail = fill(tail_room, per_token, counter, |size| text.get(seams.tail_start(size)..).unwrap_or_default())?;
+    let tail_start = (text.len() - tail.text.len()).max(head_end);
     let mut tail_start = fence::tail_start(text, tail_start);
     let mut head_fence = fence::open_after(&text[..head_end]);
     let mut tail_fence = fence::open_after(&text[..tail_start]);
@@ -122,30 +125,38 @@ fn cut(text: &str, tokens: u64, room: u64, seams: &Seams<'_>, counter: &dyn Coun
     Ok(Some(Rendition { text: whole, tokens }))
 }
 
-/// Where a tail of at most `room` tokens starts; the end of the text where nothing fits.
-fn tail(text: &str, tokens: u64, room: u64, seams: &Seams<'_>, counter: &dyn Counter) -> Result<usize> {
-    let mut best = text.len();
-    let mut n_best = 0;
-    let mut size = text.len() as f64 * room as f64 / tokens.max(1) as f64;
+/// A part of the text and its tokens.
+#[derive(Default)]
+struct Part<'a> {
+    text: &'a str,
+    tokens: u64,
+}
+
+/// The part that `cut_to` makes of some number of bytes, guessed so that the part nearly has `room` tokens.
+///
+/// `Counter::cut` would give a head exactly, but a tail not at all, and asks a caller's own counter many times over.
+fn fill<'a>(room: u64, per_token: f64, counter: &dyn Counter, cut_to: impl Fn(usize) -> &'a str) -> Result<Part<'a>> {
+    let mut best = Part::default();
+    let mut size = room as f64 * per_token;
     for _ in 0..MAX_GUESSES {
         if size < 1.0 {
             break;
         }
-        let start = seams.tail_start(size as usize);
-        let n = counter.count(&text[start..])?;
-        if n > room {
+        let text = cut_to(size as usize);
+        let tokens = counter.count(text)?;
+        if tokens > room {
             // Five percent less than in proportion: token density varies.
-            size = size * 0.95 * room as f64 / n as f64;
+            size *= 0.95 * room as f64 / tokens as f64;
             continue;
         }
-        if n > n_best {
-            (best, n_best) = (start, n);
+        if tokens > best.tokens {
+            best = Part { text, tokens };
         }
-        if n * 100 >= room * FILLED_PERCENT || start == 0 {
+        if tokens * 100 >= room * FILLED_PERCENT {
             break;
         }
-        // At most double: a blank or dense stretch says little of what lies before it.
-        size *= (room as f64 / n.max(1) as f64).min(2.0);
+        // At most double: a blank or dense stretch says little of what lies beyond it.
+        size *= (room as f64 / tokens.max(1) as f64).min(2.0);
     }
     Ok(best)
 }

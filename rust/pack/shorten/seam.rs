@@ -37,6 +37,7 @@ impl<'a> Seams<'a> {
         if let Some(&end) =
             self.elements.get(..self.elements.partition_point(|&end| end <= limit)).and_then(<[_]>::last)
             && end > from
+            && is_boundary(text, end)
         {
             return end;
         }
@@ -45,7 +46,7 @@ impl<'a> Seams<'a> {
             let end = index + c.len_utf8();
             // `rest` starts with what follows the window.
             let next = window[end..].chars().next().or_else(|| rest.chars().next());
-            if ends_sentence(&window[..end], next) {
+            if ends_sentence(&window[..end], next) && is_boundary(text, from + end) {
                 return from + end;
             }
             if c.is_whitespace() && word_end.is_none() {
@@ -69,6 +70,7 @@ impl<'a> Seams<'a> {
         }
         if let Some(&end) = self.elements.get(self.elements.partition_point(|&end| end < start))
             && end < start + window.len()
+            && is_boundary(text, end)
         {
             return end;
         }
@@ -76,10 +78,11 @@ impl<'a> Seams<'a> {
         for (index, c) in window.char_indices() {
             let end = index + c.len_utf8();
             let next = window[end..].chars().next();
-            if next.is_some() && ends_sentence(&window[..end], next) {
+            if next.is_some() && ends_sentence(&window[..end], next) && is_boundary(text, start + end) {
                 return start + end;
             }
-            if c.is_whitespace() && word_start.is_none() {
+            // A mark without a letter sits on the space before it.
+            if c.is_whitespace() && word_start.is_none() && is_boundary(text, start + end) {
                 word_start = Some(start + end);
             }
         }
@@ -148,11 +151,15 @@ fn character_end(text: &str, at: usize) -> usize {
 }
 
 /// Bytes around a position that decide whether it is a boundary. Longer clusters exist (a letter under a thousand
-/// accents, a run of flags), and are cut at a plain character: looking at all of them would be quadratic.
+/// accents), and are cut at a plain character: looking at all of them would be quadratic.
 const CLUSTER_WINDOW: usize = 256;
 
 fn is_boundary(text: &str, at: usize) -> bool {
-    let from = ceil(text, at.saturating_sub(CLUSTER_WINDOW));
+    let mut from = ceil(text, at.saturating_sub(CLUSTER_WINDOW));
+    // Flags are pairs of letters, so where one starts depends on the start of the run, however far back.
+    while from > 0 && text[..from].ends_with(|c| matches!(c, '\u{1f1e6}'..='\u{1f1ff}')) {
+        from -= '\u{1f1e6}'.len_utf8();
+    }
     let to = floor(text, (at + CLUSTER_WINDOW).min(text.len()));
     let window = &text[from..to];
     GraphemeCursor::new(at - from, window.len(), true).is_boundary(window, 0).unwrap_or(true)
