@@ -18,9 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import tiktoken
-
-from holdall import _native
+from holdall import Tokenizer, _native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +44,7 @@ class Conversation:
 
 def load(path: Path) -> list[Conversation]:
     """Read a set; questions without evidence have no recall and are left out."""
-    encoding = tiktoken.get_encoding("cl100k_base")
+    tok = Tokenizer("cl100k_base")
     conversations = []
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -58,8 +56,8 @@ def load(path: Path) -> list[Conversation]:
         ]
         spoken = [message["content"] for message in record["messages"]]
         names = [message.get("name") or "" for message in record["messages"]]
-        encode = encoding.encode_ordinary_batch
-        tokens = [len(a) + len(b) + PER_MESSAGE for a, b in zip(encode(spoken), encode(names), strict=True)]
+        counts = zip(tok.count_many(spoken), tok.count_many(names), strict=True)
+        tokens = [text + name + PER_MESSAGE for text, name in counts]
         conversations.append(Conversation(record["id"], record["messages"], questions, tokens))
     return conversations
 

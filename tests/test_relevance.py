@@ -90,8 +90,8 @@ def test_parameters_out_of_range_are_refused(k1: float, b: float) -> None:
 
 def test_spread_lifts_neighbours() -> None:
     """The match is 1.0, its neighbours follow the kernel, and the far ones keep nothing."""
-    spread = _native.sharpen_and_spread([0, 0, 0, 0, 0, 2.0])
-    assert spread == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.5, 1.0])
+    spread = _native.sharpen_and_spread([0, 0, 0, 0, 0, 0, 0, 2.0], reach=6)
+    assert spread == pytest.approx([0.0, 0.04, 0.04, 0.1, 0.2, 0.3, 0.5, 1.0])
 
 
 def test_spread_without_a_match_is_uniform() -> None:
@@ -99,7 +99,7 @@ def test_spread_without_a_match_is_uniform() -> None:
     assert _native.sharpen_and_spread([0.0, math.nan, -1.0]) == [1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("call", [{"power": 0.0}, {"power": math.nan}, {"kernel": (-0.1, 0, 0, 0)}])
+@pytest.mark.parametrize("call", [{"power": 0.0}, {"power": math.nan}, {"kernel": (-0.1, 0, 0, 0)}, {"tail": -1.0}])
 def test_spread_refuses_what_makes_no_sense(call: dict[str, float]) -> None:
     """A power or share out of range is named."""
     with pytest.raises(ArgumentError, match="power is"):

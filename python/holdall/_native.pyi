@@ -220,7 +220,12 @@ class LexicalIndex:
     def __len__(self) -> int: ...
 
 def sharpen_and_spread(
-    scores: Sequence[float], *, power: float = 2.0, kernel: tuple[float, float, float, float] = (0.5, 0.3, 0.2, 0.1)
+    scores: Sequence[float],
+    *,
+    power: float = 2.0,
+    kernel: tuple[float, float, float, float] = (0.5, 0.3, 0.2, 0.1),
+    tail: float = 0.04,
+    reach: int = 20,
 ) -> list[float]:
     """Turn scores into relevance: raised to a power, then shared with the neighbours.
 
@@ -228,6 +233,8 @@ def sharpen_and_spread(
         scores: One per text in conversation order; what is below 0 or not finite counts as 0.
         power: Above 1 sharpens.
         kernel: Share of its sharpened score that a text gives to those at distance 1, 2, 3 and 4.
+        tail: Share that it gives to those further away.
+        reach: The distance at which the tail ends.
 
     Returns:
         Relevance in 0 to 1, the largest exactly 1; all 1 where nothing matched.

@@ -67,16 +67,18 @@ impl LexicalIndex {
 /// Raise scores to a power and share them with their neighbours.
 #[pyfunction]
 #[pyo3(
-    signature = (scores, *, power = 2.0, kernel = [0.5, 0.3, 0.2, 0.1]),
-    text_signature = "(scores, *, power=2.0, kernel=(0.5, 0.3, 0.2, 0.1))"
+    signature = (scores, *, power = 2.0, kernel = [0.5, 0.3, 0.2, 0.1], tail = 0.04, reach = 20),
+    text_signature = "(scores, *, power=2.0, kernel=(0.5, 0.3, 0.2, 0.1), tail=0.04, reach=20)"
 )]
-fn sharpen_and_spread(scores: Vec<f64>, power: f64, kernel: [f64; 4]) -> Result<Vec<f64>> {
-    if !(power.is_finite() && power > 0.0) || kernel.iter().any(|share| !(share.is_finite() && *share >= 0.0)) {
+fn sharpen_and_spread(scores: Vec<f64>, power: f64, kernel: [f64; 4], tail: f64, reach: usize) -> Result<Vec<f64>> {
+    let is_share = |share: &f64| share.is_finite() && *share >= 0.0;
+    let is_power = power.is_finite() && power > 0.0;
+    if !(is_power && kernel.iter().all(is_share) && is_share(&tail)) {
         return Err(Error::Argument(format!(
-            "power is {power} and kernel {kernel:?}; power must be above 0 and each share at least 0"
+            "power is {power}, kernel {kernel:?} and tail {tail}; power must be above 0 and each share at least 0"
         )));
     }
-    Ok(Spread { power, kernel }.apply(&scores))
+    Ok(Spread { power, kernel, tail, reach }.apply(&scores))
 }
 
 /// Combine lexical and semantic scores by reciprocal rank.

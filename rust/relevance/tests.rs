@@ -204,13 +204,18 @@ proptest! {
     }
 
     #[test]
-    fn spread_is_the_plain_sum(scores in proptest::collection::vec(0.0f64..9.0, 0..20)) {
-        let spread = Spread::default();
+    fn spread_is_the_plain_sum(scores in proptest::collection::vec(0.0f64..9.0, 0..40), reach in 0usize..25) {
+        let spread = Spread { reach, ..Spread::default() };
         let got = spread.apply(&scores);
         let top = scores.iter().copied().fold(0.0, f64::max);
         prop_assume!(top > 0.0);
         let plain: Vec<f64> = (0..scores.len()).map(|i| (0..scores.len()).map(|j| {
-            let share = match i.abs_diff(j) { 0 => 1.0, d => spread.kernel.get(d - 1).copied().unwrap_or(0.0) };
+            let share = match i.abs_diff(j) {
+                0 => 1.0,
+                d if d <= 4 => spread.kernel[d - 1],
+                d if d <= reach => spread.tail,
+                _ => 0.0,
+            };
             share * (scores[j] / top).powf(spread.power)
         }).sum()).collect();
         let most = plain.iter().copied().fold(0.0, f64::max);
