@@ -50,6 +50,24 @@ def recorded() -> Path:
     return data
 
 
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def report(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Print a line of figures at the end of the test run."""
+    return pytestconfig.stash.setdefault(_FIGURES, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show what the tests counted: packs, kills, acknowledged writes."""
+    figures = config.stash.get(_FIGURES, [])
+    if figures:
+        terminalreporter.section(f"figures ({PROFILE} profile)")
+        for line in figures:
+            terminalreporter.line(line)
+
+
 # tiktoken keeps what it downloads under sha1(URL); the same files are in a wheel that the tests install.
 VOCABULARIES = {
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",

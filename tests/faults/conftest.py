@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,29 +10,13 @@ from tests.durable.backends import any_url, url
 
 from .herd import Herd
 
-__all__ = ["any_url", "herd", "report", "session_id", "url"]
-
-_FIGURES = pytest.StashKey[list[str]]()
+__all__ = ["any_url", "herd", "session_id", "url"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("faults")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    figures = config.stash.get(_FIGURES, [])
-    if figures:
-        terminalreporter.section("faults")
-        for line in figures:
-            terminalreporter.line(line)
-
-
-@pytest.fixture
-def report(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Print a line of figures at the end of the test run."""
-    return pytestconfig.stash.setdefault(_FIGURES, []).append
 
 
 @pytest.fixture
