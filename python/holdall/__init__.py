@@ -123,7 +123,6 @@ __all__ = [
     "errors",
     "extractive_summary",
     "fit_tools",
-    "open",
     "open_sync",
     "policy_for",
 ]

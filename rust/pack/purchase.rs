@@ -75,7 +75,9 @@ impl Offers {
             .map(|offer| Candidate { weight: offer.tokens, value: quantiser.units(offer.value) })
             .collect();
         let limits = limits.of_solver()?;
-        let solution = if candidates.len() == self.units.len() {
+        // Not only as many offers as units: one unit may have none, and another two.
+        let one_each = (0..self.units.len()).all(|n| self.range(n).len() == 1);
+        let solution = if one_each {
             knapsack::zero_one(&candidates, budget, limits)?
         } else {
             let classes: Vec<&[Candidate]> =
@@ -96,5 +98,21 @@ impl Offers {
         let start = self.units.get(n).map_or(0, |(_, start)| *start as usize);
         let end = self.units.get(n + 1).map_or(self.offers.len(), |(_, start)| *start as usize);
         start..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limits, Offers};
+
+    #[test]
+    fn a_unit_without_offers_leaves_those_of_others_to_them() {
+        let mut offers = Offers::default();
+        offers.open(7);
+        offers.open(8);
+        offers.offer(0, 60, 3.0);
+        offers.offer(1, 30, 2.0);
+        let bought = offers.best(100, Limits::default()).expect("valid limits");
+        assert_eq!((bought.taken, bought.tokens), (vec![(8, 0)], 60), "not both forms of one unit");
     }
 }
