@@ -1,5 +1,6 @@
 //! Exact token counting, behind one trait so that every counter is interchangeable.
 
+mod backtrack;
 mod bpe;
 mod classes;
 mod cut;

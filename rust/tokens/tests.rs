@@ -1,6 +1,10 @@
 //! What needs no tiktoken to be known.
 
-use super::encoding;
+use proptest::prelude::*;
+
+use super::backtrack::Backtrack;
+use super::vocab::Vocabulary;
+use super::{encoding, merge};
 
 fn count(name: &str, text: &str) -> u64 {
     encoding(name).and_then(|counter| counter.count(text)).expect("embedded encodings count")
@@ -62,5 +66,55 @@ fn class_table_is_that_of_the_regex_engine() {
     assert!(packed == super::classes::TABLE, "run HOLDALL_WRITE_CLASSES=1 cargo test to write the table anew");
     for (code, class) in flat.iter().enumerate() {
         assert_eq!(super::classes::of(u32::try_from(code).expect("a code point")), *class, "U+{code:04X}");
+    }
+}
+
+/// Bytes over an alphabet of `letters`, from a fixed seed.
+fn noise(seed: u64, n: usize, letters: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        b'a' + ((state >> 33) % letters) as u8
+    };
+    (0..n).map(next).collect()
+}
+
+#[test]
+fn every_way_to_merge_gives_the_same_tokens() {
+    for vocabulary in super::encodings::tests::vocabularies() {
+        for round in 0..1500 {
+            let piece = noise(round, 2 + round as usize % 300, 1 + round % 26);
+            let expected = merge::encode_long(vocabulary, &piece);
+            assert_eq!(Backtrack::new(vocabulary, &piece).run(), expected, "{piece:?}");
+            if piece.len() <= merge::SMALL {
+                let parts = merge::Parts::encode(vocabulary, &piece);
+                assert_eq!(parts.tokens().map(|(_, id)| id).collect::<Vec<_>>(), expected, "{piece:?}");
+                assert_eq!(parts.len(), expected.len() as u64);
+            }
+        }
+    }
+}
+
+/// Oracle: the two patterns as a regex engine runs them are covered through Python; here, merging by its definition.
+fn merged_by_definition(vocabulary: &Vocabulary, piece: &[u8]) -> usize {
+    let mut parts: Vec<(usize, usize)> = (0..piece.len()).map(|at| (at, at + 1)).collect();
+    loop {
+        let ranks = parts
+            .windows(2)
+            .enumerate()
+            .filter_map(|(at, pair)| vocabulary.find(piece, pair[0].0, pair[1].1).map(|rank| (rank, at)));
+        let Some((_, at)) = ranks.min() else { return parts.len() };
+        parts[at].1 = parts[at + 1].1;
+        parts.remove(at + 1);
+    }
+}
+
+proptest! {
+    #[test]
+    fn merging_pairs_is_merging_by_bytes(piece in "[a-c]{2,80}|[a-z ]{2,60}|\\PC{1,30}|[_a=-]{2,90}") {
+        for vocabulary in super::encodings::tests::vocabularies() {
+            let piece = piece.as_bytes();
+            prop_assert_eq!(merge::encode_long(vocabulary, piece).len(), merged_by_definition(vocabulary, piece));
+        }
     }
 }

@@ -35,9 +35,29 @@ pub(super) struct Vocabulary {
     halves: Vec<[Id; 2]>,
     /// Id of each single byte.
     singles: [Id; 256],
+    /// One bit per hash of a pair: whether it can be in `pairs` at all. Most pairs are not, and this is small.
+    pair_filter: Vec<u64>,
+    /// What two single bytes merge into, `NONE` where nothing.
+    doubles: Vec<Id>,
+    /// One bit per hash of three bytes: whether a token can have them.
+    triples: Vec<u64>,
+    /// Open addressing by the first four bytes of tokens: a part of their hash, and the lengths of tokens that have them.
+    starts_of_four: Vec<u64>,
+    n_starts: usize,
     /// Bytes of the longest token.
     longest: usize,
+    /// Whether `backtrack` can encode: every token comes after both its halves, as training leaves it, and the starts
+    /// of tokens are few enough.
+    backtracks: bool,
 }
+
+/// Bits of the hash of four bytes that are kept in their slot of `starts_of_four`.
+const TAG_BITS: u32 = 15;
+/// Lengths from 4 up have a bit each in `starts_of_four`; from this one on they share one.
+const FAR: usize = 4 + (63 - TAG_BITS as usize);
+/// log2 of the bits of the two filters.
+const PAIR_FILTER_BITS: u32 = 21;
+const TRIPLES_BITS: u32 = 17;
 
 impl Vocabulary {
     /// Unpack an embedded vocabulary, whose payload must have the hash that was compiled in.
@@ -64,10 +84,16 @@ impl Vocabulary {
             bytes,
             starts,
             slots: vec![0; (n * 2).next_power_of_two()],
-            pairs: vec![EMPTY; (n * 2).next_power_of_two()],
+            pairs: vec![EMPTY; (n * 5 / 4).next_power_of_two()],
             halves,
             singles: [NONE; 256],
+            pair_filter: vec![0; 1 << (PAIR_FILTER_BITS - 6)],
+            doubles: vec![NONE; 1 << 16],
+            triples: vec![0; 1 << (TRIPLES_BITS - 6)],
+            starts_of_four: vec![0; (n / 2).next_power_of_two()],
+            n_starts: 0,
             longest: 0,
+            backtracks: true,
         };
         for id in 0..n as Id {
             made.insert(id);
@@ -93,6 +119,21 @@ impl Vocabulary {
         if left == NONE {
             return;
         }
+        self.backtracks &= left < id && right < id;
+        match *token {
+            [first, second] => self.doubles[usize::from(first) << 8 | usize::from(second)] = id,
+            [first, second, third] => {
+                let bit = triple_bit([first, second, third]);
+                self.triples[bit / 64] |= 1 << (bit % 64);
+            }
+            [first, second, third, fourth, ..] => {
+                let length = 1 << (token.len().min(FAR) - 4);
+                self.put_start([first, second, third, fourth], length);
+            }
+            _ => {}
+        }
+        let bit = pair_slot(pair_key(left, right), (1 << PAIR_FILTER_BITS) - 1);
+        self.pair_filter[bit / 64] |= 1 << (bit % 64);
         let key = pair_key(left, right);
         let mask = self.pairs.len() - 1;
         let mut slot = pair_slot(key, mask);
@@ -105,6 +146,37 @@ impl Vocabulary {
     /// Bytes of the longest token.
     pub(super) fn longest(&self) -> usize {
         self.longest
+    }
+
+    fn put_start(&mut self, start: [u8; 4], length: u64) {
+        let mask = self.starts_of_four.len() - 1;
+        if self.n_starts > mask / 2 {
+            self.backtracks = false;
+            return;
+        }
+        let (mut slot, tag) = start_slot(start, mask);
+        while self.starts_of_four[slot] != 0 && self.starts_of_four[slot] >> (64 - TAG_BITS) != tag {
+            slot = (slot + 1) & mask;
+        }
+        self.n_starts += usize::from(self.starts_of_four[slot] == 0);
+        self.starts_of_four[slot] |= tag << (64 - TAG_BITS) | length;
+    }
+
+    /// One bit per length from 4 up, the last for all from `FAR` up, that tokens with this start can have.
+    #[inline]
+    fn lengths(&self, start: [u8; 4]) -> u64 {
+        let mask = self.starts_of_four.len() - 1;
+        let (mut slot, tag) = start_slot(start, mask);
+        loop {
+            let found = self.starts_of_four[slot & mask];
+            if found == 0 {
+                return 0;
+            }
+            if found >> (64 - TAG_BITS) == tag {
+                return found & (u64::MAX >> TAG_BITS);
+            }
+            slot += 1;
+        }
     }
 
     /// The bytes of a token.
@@ -122,10 +194,82 @@ impl Vocabulary {
         self.singles[byte as usize]
     }
 
+    /// Whether `backtrack` can encode with this vocabulary.
+    pub(super) fn backtracks(&self) -> bool {
+        self.backtracks
+    }
+
+    /// Left and right half of a token, `NONE` if no merge makes it.
+    #[inline]
+    pub(super) fn halves(&self, id: Id) -> [Id; 2] {
+        self.halves[id as usize]
+    }
+
+    /// Bytes of a token.
+    #[inline]
+    pub(super) fn width(&self, id: Id) -> usize {
+        (self.starts[id as usize + 1] - self.starts[id as usize]) as usize
+    }
+
+    /// The longest token that merges make, that `text` has at `at`, and that is no longer than `most`.
+    #[inline]
+    pub(super) fn longest_at(&self, text: &[u8], at: usize, most: usize) -> Option<Id> {
+        let most = most.min(text.len() - at).min(self.longest);
+        let made = |n: usize| self.find(text, at, at + n).filter(|&id| self.halves(id)[0] != NONE);
+        let rest = &text[at..];
+        if most >= 4
+            && let Some(start) = rest.first_chunk::<4>()
+        {
+            let mut lengths = self.lengths(*start);
+            if lengths >> (FAR - 4) != 0
+                && let Some(id) = (FAR..=most).rev().find_map(made)
+            {
+                return Some(id);
+            }
+            lengths &= u64::MAX >> (63 - (most - 4).min(FAR - 5));
+            while lengths != 0 {
+                let n = 63 - lengths.leading_zeros() as usize;
+                if let Some(id) = made(n + 4) {
+                    return Some(id);
+                }
+                lengths &= !(1 << n);
+            }
+        }
+        if most >= 3
+            && let Some(start) = rest.first_chunk::<3>()
+        {
+            let bit = triple_bit(*start);
+            if self.triples[bit / 64] >> (bit % 64) & 1 == 1
+                && let Some(id) = made(3)
+            {
+                return Some(id);
+            }
+        }
+        if most >= 2
+            && let Some(&[first, second]) = rest.first_chunk::<2>()
+        {
+            let id = self.double(first, second);
+            if id != NONE {
+                return Some(id);
+            }
+        }
+        if most >= 1 { rest.first().map(|&byte| self.single(byte)) } else { None }
+    }
+
+    /// What two single bytes merge into, or `NONE`.
+    #[inline]
+    pub(super) fn double(&self, first: u8, second: u8) -> Id {
+        self.doubles[usize::from(first) << 8 | usize::from(second)]
+    }
+
     /// What two neighbours merge into, or `NONE`.
     #[inline]
     pub(super) fn merged(&self, left: Id, right: Id) -> Id {
         let key = pair_key(left, right);
+        let bit = pair_slot(key, (1 << PAIR_FILTER_BITS) - 1);
+        if self.pair_filter[bit / 64] >> (bit % 64) & 1 == 0 {
+            return NONE;
+        }
         let mask = self.pairs.len() - 1;
         let mut slot = pair_slot(key, mask);
         loop {
@@ -166,6 +310,19 @@ impl Vocabulary {
 #[inline]
 fn tagged(hash: u64, id: Id) -> u32 {
     ((hash >> 48) as u32) << ID_BITS | (id + 1)
+}
+
+/// Slot and tag of a start of four bytes.
+#[inline]
+fn start_slot(start: [u8; 4], mask: usize) -> (usize, u64) {
+    let hash = u32::from_le_bytes(start).wrapping_mul(0x9e37_79b1);
+    ((hash >> TAG_BITS) as usize & mask, u64::from(hash) & ((1 << TAG_BITS) - 1))
+}
+
+#[inline]
+fn triple_bit([first, second, third]: [u8; 3]) -> usize {
+    let hash = u32::from_le_bytes([first, second, third, 0]).wrapping_mul(0x9e37_79b1);
+    (hash >> (32 - TRIPLES_BITS)) as usize
 }
 
 #[inline]
