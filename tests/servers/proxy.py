@@ -30,6 +30,8 @@ class Proxy:
         # how often the fault acts before it is over; None: until it is set to "none"
         self.times: int | None = None
         self.n_faults = 0
+        # pieces that came from the client
+        self.n_requests = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -46,6 +48,8 @@ class Proxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # aborted transports close their sockets in the next turns of the loop
+        await asyncio.sleep(0.01)
 
     def fail(self, fault: Fault, *, after: int = 0, times: int | None = 1) -> None:
         """Let `after` requests pass, then meet `times` with the fault."""
@@ -96,6 +100,7 @@ class Proxy:
 
         async def requests() -> None:
             while data := await reader.read(65536):
+                self.n_requests += 1
                 if state["reply"] == "swallow":
                     continue
                 if self._acts("cut request"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,8 @@ _MOST_BACKOFF_S = 0.05
 _LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    # a connection that was terminated while idle can be found in the middle of closing
+    asyncpg.InternalClientError,
     asyncpg.OperatorInterventionError,
     OSError,
     asyncio.TimeoutError,
@@ -103,6 +106,9 @@ class PostgresLink:
                 # a statement_timeout of the server, or an administrator: rolled back
                 raise lost.unavailable(BACKEND, operation, error) from error
             except _LOST as error:
+                # its state is anybody's guess, and waiting for a reply that was lost helps nobody
+                with contextlib.suppress(asyncpg.InterfaceError):  # the pool may have let go of it already
+                    connection.terminate()
                 was_sent = was_sent or operation in _WRITES
                 if is_last or not is_repeatable:
                     if operation in _WRITES:

@@ -141,6 +141,38 @@ DECLARE
     n_added bigint := coalesce(cardinality(p_kinds), 0);
 BEGIN
     PERFORM agent_session_commit(p_sync);
+    -- The step of a session that nobody disturbs, in one statement; whatever does not fit it is looked at below.
+    IF p_expect = 'version' AND p_keep IS NULL THEN
+        WITH stepped AS (
+            UPDATE agent_sessions s SET
+                state = p_state,
+                head = p_head,
+                head_format = p_format,
+                version = s.version + 1,
+                log_len = s.log_len + n_added,
+                fence = p_fence,
+                ops = agent_session_remember(s.ops, p_op, p_generation, p_version + 1),
+                updated_at = clock_timestamp(),
+                expires_at = clock_timestamp() + p_ttl_s * interval '1 second'
+            WHERE s.key_hash = hash AND s.version = p_version AND s.generation = p_generation AND NOT s.is_deleted
+                AND (s.expires_at IS NULL OR s.expires_at > clock_timestamp())
+                AND (s.fence IS NULL OR s.fence <= p_fence)
+                AND (p_tags IS NULL OR s.tags = p_tags)
+                AND (p_op IS NULL OR position(p_op IN s.ops) = 0)
+            RETURNING s.log_id, s.log_len - n_added AS kept
+        ), appended AS (
+            INSERT INTO agent_session_log (log_id, seq, kind, data)
+            SELECT w.log_id, w.kept + u.n - 1, u.kind, u.data
+            FROM stepped w, unnest(p_kinds, p_datas) WITH ORDINALITY AS u (kind, data, n)
+        )
+        SELECT w.log_id INTO log FROM stepped w;
+        IF FOUND THEN
+            outcome := 'ok';
+            generation := p_generation;
+            version := p_version + 1;
+            RETURN;
+        END IF;
+    END IF;
     LOOP
         SELECT s.generation, s.version, s.log_id, s.log_len, s.tags, s.fence, s.ops, s.is_deleted, s.expires_at
         INTO before
