@@ -1,0 +1,485 @@
+"""What is special about Redis: keys and their ends, scripts, topologies, and an index in other slots than the records."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from holdall.errors import ArgumentError, OutcomeUnknownError, StoreUnavailableError
+from holdall.stores.base import ABSENT, Blob, Entry, Version
+from holdall.stores.redis import RedisStore
+from tests.servers.process import HOST
+from tests.servers.redis import Cluster, Node, Sentinels, redis_program, valkey_program
+
+HEAD = Blob("msgpack", b"\x80")
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"n{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def admin(valkey_server: Node) -> AsyncIterator[Redis]:
+    async with Redis.from_url(valkey_server.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def store(valkey_server: Node, namespace: str) -> AsyncIterator[RedisStore]:
+    async with contextlib.aclosing(RedisStore(valkey_server.url, namespace=namespace)) as opened:
+        yield opened
+
+
+async def keys_of(admin: Any, namespace: str) -> dict[bytes, int]:
+    """Every key of a namespace, with its time to live in ms (-1: none)."""
+    return {key: await admin.pttl(key) async for key in admin.scan_iter(match=f"{namespace}:*", count=1000)}
+
+
+async def pass_time(admin: Any, namespace: str, seconds: float) -> None:
+    for key, left_ms in (await keys_of(admin, namespace)).items():
+        if left_ms >= 0:
+            await admin.pexpire(key, int(left_ms - 1000 * seconds))
+
+
+async def found(store: RedisStore, **tags: str) -> list[str]:
+    return sorted([key async for key in store.find(**tags)])
+
+
+# ---- keys and their ends
+
+
+async def test_case_18_every_key_of_a_session_with_a_ttl_has_one(store: RedisStore, admin: Redis, namespace: str):
+    """Head, log, index, epoch and tombstone: none outlives what it is for."""
+    tags = {"user_id": "u", "status": "active"}
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")], tags=tags, fence=1)
+    version = await store.write(
+        "k", HEAD, expected=version, ttl_s=60, append=[Entry("m", b"2")], tags={"status": "done"}, fence=1
+    )
+    await store.write("k", HEAD, expected=version, ttl_s=90, keep=0, fence=1)
+    await store.touch("k", 120)
+    assert await found(store, status="done") == ["k"]
+    assert await found(store, status="active") == []
+    held = await keys_of(admin, namespace)
+    assert len(held) >= 3
+    assert all(left_ms > 0 for left_ms in held.values()), held
+    await store.delete("k", fence=1)
+    held = await keys_of(admin, namespace)
+    assert held
+    assert all(left_ms > 0 for left_ms in held.values()), held
+
+
+async def test_case_15_saves_do_not_leave_keys(store: RedisStore, admin: Redis, namespace: str):
+    """50 saves of one session take as many keys as one; deleted without fence or op_id it leaves none that stays."""
+    version: Version | None = None
+    counts = []
+    for n in range(50):
+        version = await store.write(
+            "k", HEAD, expected=version, ttl_s=60, append=[Entry("m", b"%d" % n)], tags={"user_id": "u"}
+        )
+        counts.append(len(await keys_of(admin, namespace)))
+    assert set(counts) == {3}
+    await store.delete("k")
+    assert {key.split(b":")[-2] for key in await keys_of(admin, namespace)} <= {b"e"}
+
+
+async def test_case_17_the_index_empties_itself(store: RedisStore, admin: Redis, namespace: str):
+    """1000 sessions of one user expire: listing them yields none and leaves an empty index."""
+    for start in range(0, 1000, 50):
+        await asyncio.gather(
+            *(store.write(f"k{start + n}", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": "u"}) for n in range(50))
+        )
+    index = store._index.index_key("user_id", "u")
+    assert await admin.zcard(index) == 1000
+    await pass_time(admin, namespace, 100)
+    sizes = []
+    for _ in range(6):
+        assert await found(store, user_id="u") == []
+        sizes.append(await admin.zcard(index))
+    assert sizes[0] < 1000
+    assert sizes[-1] == 0
+
+
+async def test_case_17_entries_of_long_ended_records_are_pruned_by_the_next(store: RedisStore, admin: Redis):
+    """Nobody has to list them: an entry whose guarantee is over goes when another is made."""
+    await store.write("k", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": "u"})
+    index = store._index.index_key("user_id", "u")
+    await admin.zadd(index, {b"long gone": 1000 * 2**18})
+    await store.write("k2", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": "u"})
+    assert sorted(await admin.zrange(index, 0, -1)) == [b"k", b"k2"]
+
+
+async def test_a_step_with_the_same_tags_is_one_call(store: RedisStore, admin: Redis):
+    """The index is written when tags are new, and then not with every step."""
+    tags = {"user_id": "u", "status": "active"}
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=60, tags=tags)
+    before = (await admin.info("commandstats"))["cmdstat_evalsha"]["calls"]
+    for _ in range(10):
+        version = await store.write(
+            "k", HEAD, expected=version, ttl_s=60, tags=tags, append=[Entry("m", b"1")], op_id=secrets.token_hex(4)
+        )
+    assert (await admin.info("commandstats"))["cmdstat_evalsha"]["calls"] - before == 10
+
+
+async def test_a_much_longer_life_renews_the_index(store: RedisStore, admin: Redis, namespace: str):
+    """A record made for a minute and then kept for a month, or for ever, is still found then."""
+    for key, ttl_s in (("month", 30 * 86400.0), ("ever", None)):
+        await store.write(key, HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": key})
+        await store.touch(key, ttl_s)
+        await pass_time(admin, namespace, 20 * 86400)
+        assert await found(store, user_id=key) == [key]
+
+
+async def test_case_20_a_write_that_may_not_set_its_end_is_not_made(valkey_server: Node, admin: Redis, namespace: str):
+    """Where the server refuses a command of the script, the write fails whole, and what was there stays."""
+    await admin.acl_setuser("limited", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-pexpireat"])
+    store = RedisStore(valkey_server.url, namespace=namespace)
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")])
+    limited = RedisStore(f"redis://limited:@{HOST}:{valkey_server.port}", namespace=namespace)
+    before = await store.read("k")
+    for call in (
+        limited.write("k", Blob("t", b"new"), expected=version, ttl_s=60, append=[Entry("m", b"2")]),
+        limited.write("other", HEAD, expected=ABSENT, ttl_s=60),
+        limited.touch("k", 500),
+        limited.delete("k"),
+    ):
+        with pytest.raises(StoreUnavailableError) as caught:
+            await call
+        assert not isinstance(caught.value, OutcomeUnknownError)
+    assert await store.read("k") == before
+    assert await store.read("other") is None
+    await store.aclose()
+    await limited.aclose()
+
+
+async def test_case_21_a_cancelled_save_leaves_no_key_without_an_end(store: RedisStore, admin: Redis, namespace: str):
+    """Cancelled at any turn of the loop, while the index or the record is written."""
+    for turns in range(25):
+        call = asyncio.ensure_future(
+            store.write(f"k{turns}", HEAD, expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")], tags={"user_id": "u"})
+        )
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    await asyncio.sleep(0.02)
+    held = await keys_of(admin, namespace)
+    assert held
+    assert all(left_ms > 0 for left_ms in held.values()), held
+
+
+async def test_a_foreign_value_under_a_key_is_a_typed_error(store: RedisStore, admin: Redis):
+    """A string where the hash or the list should be: the write fails whole."""
+    head, log, _ = store._index.slot_keys("k")
+    await admin.set(head, b"foreign")
+    with pytest.raises(StoreUnavailableError, match="WRONGTYPE"):
+        await store.write("k", HEAD, expected=None, ttl_s=None, append=[Entry("m", b"1")])
+    assert await admin.get(head) == b"foreign"
+    assert not await admin.exists(log)
+    await admin.delete(head)
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=None)
+    await admin.set(log, b"foreign")
+    with pytest.raises(StoreUnavailableError, match="WRONGTYPE"):
+        await store.write("k", Blob("t", b"new"), expected=version, ttl_s=None, append=[Entry("m", b"1")])
+    assert await admin.hget(head, "n") == b"1"
+    assert await admin.hget(head, "d") == HEAD.data
+
+
+async def test_an_evicted_log_is_an_error_and_not_an_empty_one(store: RedisStore, admin: Redis):
+    """A server that drops keys under memory pressure may drop the log alone: a reader is told."""
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")] * 3)
+    await admin.delete(store._index.slot_keys("k")[1])
+    with pytest.raises(StoreUnavailableError, match="noeviction"):
+        await store.read("k")
+    await store.write("k", HEAD, expected=version, ttl_s=60, keep=0)
+    assert (await store.read("k")) is not None
+
+
+# ---- scripts and connections
+
+
+async def test_scripts_come_back_after_a_flush(store: RedisStore, admin: Redis):
+    """A restarted server knows no scripts; the first call brings them."""
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=None, tags={"user_id": "u"})
+    await admin.script_flush()
+    assert (await store.write("k", HEAD, expected=version, ttl_s=None)).number == 2
+    await admin.script_flush()
+    assert await found(store, user_id="u") == ["k"]
+    assert await store.delete("k")
+
+
+async def test_case_28_a_killed_connection_is_replaced(store: RedisStore, admin: Redis):
+    """All connections are killed between two calls: each write lands, and lands once."""
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=None)
+    for n in range(8):
+        await admin.client_kill_filter(_type="normal", skipme=True)
+        if n % 2:
+            await asyncio.sleep(0.02)
+        version = await store.write(
+            "k", HEAD, expected=version, ttl_s=None, append=[Entry("m", b"%d" % n)], op_id=f"op{n}"
+        )
+    record = await store.read("k")
+    assert record is not None
+    assert [entry.data for entry in record.entries] == [b"%d" % n for n in range(8)]
+
+
+async def test_a_client_with_retries_of_its_own_does_not_apply_twice(
+    valkey_server: Node, namespace: str, proxy_to: Any
+):
+    """A client that was passed in keeps the driver's retries; a cut reply then has one effect, op_id or not."""
+    proxy = await proxy_to(valkey_server.port)
+    client = Redis(port=proxy.port, retry=Retry(NoBackoff(), 5), socket_timeout=2)
+    store = RedisStore(client=client, namespace=namespace)
+    version = await store.write("k", HEAD, expected=ABSENT, ttl_s=None)
+    proxy.fail("cut reply")
+    version = await store.write("k", HEAD, expected=version, ttl_s=None, append=[Entry("m", b"1")])
+    proxy.fail("cut reply")
+    await store.write("k", HEAD, expected=None, ttl_s=None, append=[Entry("m", b"2")])
+    record = await store.read("k")
+    assert record is not None
+    assert (record.version.number, record.log_len) == (3, 2)
+    await store.aclose()
+    assert await client.ping()
+    await client.aclose()
+
+
+async def test_a_client_that_decodes_is_refused(valkey_server: Node):
+    client = Redis.from_url(valkey_server.url, decode_responses=True)
+    with pytest.raises(ArgumentError, match="decode_responses"):
+        RedisStore(client=client)
+    await client.aclose()
+    for wrong in (
+        {"client": object()},
+        {},
+        {"url": "redis://x", "client": client},
+        {"url": "redis://x", "namespace": "{a}"},
+        {"url": "redis://x", "namespace": ""},
+    ):
+        with pytest.raises(ArgumentError):
+            RedisStore(**wrong)
+
+
+async def test_resp3_clients_work(valkey_server: Node, namespace: str):
+    """A client that speaks the newer protocol gets the same answers."""
+    client = Redis.from_url(valkey_server.url, protocol=3)
+    store = RedisStore(client=client, namespace=namespace)
+    await store.write("k", HEAD, expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")], tags={"user_id": "u", "s": "1"})
+    assert await found(store, user_id="u", s="1") == ["k"]
+    assert await found(store) == ["k"]
+    assert await store.delete("k")
+    assert await found(store, user_id="u") == []
+    await client.aclose()
+
+
+def test_passwords_are_not_shown():
+    for url in ("redis://user:s3cret@host:1/0", "rediss://:s3cret@host", "redis+sentinel://:s3cret@a:1,b:2/main"):
+        store = RedisStore(url)
+        assert "s3cret" not in repr(store)
+        assert "host" in repr(store) or "a:1,b:2" in repr(store)
+
+
+async def test_a_server_that_is_not_there_is_named():
+    store = RedisStore("redis://user:s3cret@127.0.0.1:1/0", timeout_s=2)
+    with pytest.raises(StoreUnavailableError) as caught:
+        await store.write("k", HEAD, expected=None, ttl_s=None)
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert "s3cret" not in str(caught.value)
+    assert (caught.value.backend, caught.value.operation) == ("redis", "write")
+    await store.aclose()
+
+
+# ---- topologies
+
+
+@pytest.fixture(scope="module", params=["valkey", "redis7"])
+def single_node_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """One node that holds all slots, as behind an enterprise proxy."""
+    server = Cluster(valkey_program() if request.param == "valkey" else redis_program(), n_masters=1)
+    yield server
+    server.stop()
+
+
+async def everything(store: RedisStore) -> None:
+    """One of each call, with records in many slots."""
+    for n in range(12):
+        key = f"k{n}{{x}}"
+        version = await store.write(
+            key,
+            HEAD,
+            expected=ABSENT,
+            ttl_s=60,
+            append=[Entry("m", b"1")],
+            tags={"user_id": "u", "n": str(n % 2)},
+            op_id="op",
+        )
+        await store.write(key, HEAD, expected=version, ttl_s=60, append=[Entry("m", b"2")], keep=1)
+        assert await store.touch(key, 90)
+        record = await store.read(key)
+        assert record is not None
+        assert [entry.data for entry in record.entries] == [b"1", b"2"]
+        assert len(await store.read_log(key, kind="m")) == 2
+    assert len(await found(store, user_id="u")) == len(await found(store)) == 12
+    assert len(await found(store, user_id="u", n="1")) == 6
+    for n in range(12):
+        assert await store.delete(f"k{n}{{x}}")
+    assert await found(store) == []
+
+
+async def test_case_25_a_standalone_client_works_on_a_cluster_node(single_node_cluster: Cluster, namespace: str):
+    """A script never reaches over slots, so that a client that knows of no cluster meets no CROSSSLOT."""
+    store = RedisStore(single_node_cluster.nodes[0].url, namespace=namespace)
+    await everything(store)
+    await store.aclose()
+
+
+async def test_case_24_and_26_a_cluster_client_works_on_one_node(single_node_cluster: Cluster, namespace: str):
+    store = RedisStore(single_node_cluster.url, namespace=namespace)
+    await everything(store)
+    await store.aclose()
+
+
+async def test_a_cluster_client_may_be_passed_in(cluster_server: Cluster, namespace: str):
+    client = RedisCluster(host=HOST, port=cluster_server.nodes[1].port)
+    store = RedisStore(client=client, namespace=namespace)
+    await everything(store)
+    await store.aclose()
+    assert await client.ping()
+    await client.aclose()
+
+
+async def test_replicas_are_waited_for(sentinel_server: Sentinels, namespace: str):
+    """With two replicas, two are had and five are not: then the outcome is said to be unknown, though the master has it."""
+    store = RedisStore(sentinel_server.url, namespace=namespace, wait_replicas=2)
+    await everything(store)
+    await store.aclose()
+    store = RedisStore(sentinel_server.url, namespace=namespace, wait_replicas=5, timeout_s=0.4)
+    with pytest.raises(OutcomeUnknownError, match="2 of 5 replicas"):
+        await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
+    assert (await store.read("k")) is not None
+    await store.aclose()
+
+
+async def test_cluster_writes_wait_for_replicas(namespace: str):
+    server = Cluster(valkey_program(), has_replicas=True)
+    try:
+        store = RedisStore(server.url, namespace=namespace, wait_replicas=1)
+        await everything(store)
+        await store.aclose()
+    finally:
+        server.stop()
+
+
+@pytest.mark.faults
+async def test_a_sentinel_failover_loses_nothing_that_replicas_had(namespace: str):
+    """The master is killed under load: the store finds the new one by itself, and every acknowledged append is there."""
+    servers = Sentinels(valkey_program())
+    try:
+        store = RedisStore(servers.url, namespace=namespace, wait_replicas=1, timeout_s=1.0)
+        version = await store.write("k", HEAD, expected=ABSENT, ttl_s=None)
+        acknowledged: list[bytes] = []
+        failed = 0
+        port = servers.master_port()
+        for n in range(4000):
+            if n == 20:
+                next(node for node in servers.nodes if node.port == port).kill()
+            data = b"%d" % n
+            try:
+                version = await store.write(
+                    "k", HEAD, expected=None, ttl_s=None, append=[Entry("m", data)], op_id=f"op{n}"
+                )
+            except StoreUnavailableError:
+                failed += 1
+                await asyncio.sleep(0.02)
+            else:
+                acknowledged.append(data)
+                if n > 20 and len(acknowledged) > 60:
+                    break
+        assert failed > 0
+        assert len(acknowledged) > 60
+        assert servers.master_port() != port
+        record = await store.read("k")
+        assert record is not None
+        held = [entry.data for entry in record.entries]
+        assert set(acknowledged) <= set(held)
+        assert len(held) == len(set(held))
+        assert record.version == version
+        await store.aclose()
+    finally:
+        servers.stop()
+
+
+# ---- the index and the record are on different nodes
+
+
+async def test_a_cleaner_between_index_and_record_loses_no_entry(
+    store: RedisStore, valkey_server: Node, namespace: str
+):
+    """An entry is seen before its record is written, and removed: the writer is told by the epoch and enters it again."""
+    other = RedisStore(valkey_server.url, namespace=namespace)
+    add, n_adds = store._index.add, 0
+
+    async def add_and_be_cleaned(*args: Any) -> str:
+        nonlocal n_adds
+        n_adds += 1
+        guarantee = await add(*args)
+        if n_adds == 1:
+            assert await found(other, user_id="u") == []
+        return guarantee
+
+    store._index.add = add_and_be_cleaned  # type: ignore[method-assign]
+    await store.write("k", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": "u"})
+    assert n_adds == 2
+    assert await found(other, user_id="u") == ["k"]
+    await other.aclose()
+
+
+async def test_a_cleaner_that_is_late_removes_nothing_new(store: RedisStore, valkey_server: Node, namespace: str):
+    """Between the confirmation and the removal the record comes, with its entry made anew: it stays."""
+    other = RedisStore(valkey_server.url, namespace=namespace)
+    await store.write("k", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": "u"}, op_id="x")
+    drop, other._index.drop = other._index.drop, lambda *_: asyncio.sleep(0)  # type: ignore[assignment, method-assign]
+    await other.delete("k")  # leaves its entry behind
+    other._index.drop = drop  # type: ignore[method-assign]
+    run = other._link.run
+
+    async def run_late(name: str, *args: Any) -> Any:
+        if name == "index_drop":
+            await store.write("k", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": "u"})
+        return await run(name, *args)
+
+    other._link.run = run_late  # type: ignore[method-assign]
+    assert await found(other, user_id="u") == []
+    assert await found(store, user_id="u") == ["k"]
+    await other.aclose()
+
+
+async def test_a_shorter_life_does_not_shorten_anothers_entry(store: RedisStore, admin: Redis):
+    """Of two writers that enter one key, the entry stands as long as the longer one was promised."""
+    index = store._index
+    ends = 2_000_000_000_000
+    long = await index.add("k", {"t": "v"}, ends, 100_000)
+    await index.add("k", {"t": "v"}, ends - 10_000_000, 100)
+    score = await admin.zscore(index.index_key("t", "v"), b"k")
+    assert score // 2**18 * 1000 >= int(long)
+    assert await index.add("k", {"t": "v"}, None, None) == "inf"
+    assert await admin.pttl(index.index_key("t", "v")) == -1
+
+
+async def test_every_entry_made_has_another_score(store: RedisStore, admin: Redis):
+    """Also with the same end and the same nonce, so that a cleaner can tell that it was made anew."""
+    key = store._index.index_key("t", "v")
+    scores = []
+    for _ in range(5):
+        await store._link.run("index_add", [key], [b"k", 10**10, 7, 2**34 - 1, 0, 2**18])
+        scores.append(await admin.zscore(key, b"k"))
+    assert all(one != two for one, two in itertools.pairwise(scores))
