@@ -261,7 +261,9 @@ async def apply_migrations(connection: Any, *, schema: str | None = None) -> lis
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({_SETUP_LOCK})")
         if schema is not None:
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+            # asked of the table, not with IF NOT EXISTS: that trusts a cache from before the wait for the lock
+            if not await connection.fetchval("SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", schema):
+                await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
             await connection.execute(f"SET LOCAL search_path = {quoted(schema)}")
         due = await due_migrations(connection, schema=schema)
         await connection.execute(
