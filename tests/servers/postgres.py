@@ -89,7 +89,7 @@ class Postgres:
         self.server.stop(signal.SIGQUIT)
 
     def stop(self) -> None:
-        self.server.stop(signal.SIGINT)
+        self.crash()
         self.folder.remove()
 
 
@@ -125,5 +125,5 @@ max_client_conn = 200
         return f"postgresql://postgres@{HOST}:{self.port}/postgres"
 
     def stop(self) -> None:
-        self.server.stop(signal.SIGINT)
+        self.server.stop()
         self.folder.remove()
