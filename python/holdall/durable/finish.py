@@ -22,13 +22,22 @@ async def finish(call: Coroutine[Any, Any, T], *, grace_s: float = GRACE_S) -> T
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        try:
-            if not task.done():
-                await asyncio.wait({task}, timeout=grace_s)
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=grace_s)
-            if task.done() and not task.cancelled():
-                task.exception()  # seen here: the caller gets its cancellation, not a second error
+        await _end(task, grace_s)
         raise
+
+
+async def settle(call: Coroutine[Any, Any, Any], *, grace_s: float = GRACE_S) -> None:
+    """Await a call on behalf of a caller that was cancelled already, at most `grace_s` seconds; its error is dropped."""
+    await _end(asyncio.ensure_future(call), grace_s)
+
+
+async def _end(task: asyncio.Future[Any], grace_s: float) -> None:
+    try:
+        if not task.done():
+            await asyncio.wait({task}, timeout=grace_s)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=grace_s)
+        if task.done() and not task.cancelled():
+            task.exception()  # seen here: the caller gets its cancellation, not a second error

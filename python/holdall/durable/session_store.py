@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from builtins import list as List  # noqa: N812 - `list` is a method here
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from holdall.durable.finish import finish
+from holdall.durable.finish import finish, settle
 from holdall.durable.keys import check_id, session_id_of, session_key, user_key
 from holdall.durable.scoped import ScopedSessions
 from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing
@@ -55,7 +56,7 @@ class SessionStore:
         A state that was never saved is created; one that was loaded is updated. Only messages and step results that are new,
         or stand behind an edit, are sent. The session's time to live starts over, in the same write. A lost connection is
         tried once more; a repeat of a write that did happen changes nothing. A caller that is cancelled meanwhile gets its
-        cancellation when the write has ended, so `state.version` says whether it happened.
+        cancellation when the write has been brought to its end, so that `state.version` says whether it happened.
 
         Returns:
             The version written; `state.version` is its number.
@@ -68,9 +69,16 @@ class SessionStore:
         """
         self._check_open()
         # The snapshot is taken before the first await: what the caller changes from now on is not in it.
-        return await finish(self._save(state, Write.of(state, self.serializer)))
+        write, op_id = Write.of(state, self.serializer), new_op_id()
+        try:
+            return await self._save(state, write, op_id)
+        except asyncio.CancelledError:
+            # Whether it happened is found out by the same call again, which the op_id makes harmless. A task of its own
+            # for every save would do the same and cost each 27 us.
+            await settle(self._save(state, write, op_id))
+            raise
 
-    async def _save(self, state: SessionState, write: Write) -> Version:
+    async def _save(self, state: SessionState, write: Write, op_id: str) -> Version:
         is_new = write.expected is ABSENT
         if is_new:
             await self._refuse_deleted_user(write.user_id)
@@ -82,7 +90,7 @@ class SessionStore:
             keep=write.keep,
             ttl_s=write.ttl_s,
             tags=write.tags,
-            op_id=new_op_id(),
+            op_id=op_id,
         )
         if is_new:
             # delete_user leaves its mark and only then looks for sessions. So a session it did not see was written after
