@@ -100,18 +100,22 @@ def _work(folder: Path, max_tokens: int, tell: Any, kill: tuple[int, float] | No
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     said: list[dict[str, Any]] = []
-    with process.stdout as lines:
-        for line in lines:
-            event = json.loads(line)
-            said.append(event)
-            if event["event"] == "started" and kill is not None and event["step"] == kill[0]:
-                time.sleep(kill[1])
-                os.kill(process.pid, signal.SIGKILL)
-                kill = None
-            shown = _shown(process.pid, event)
-            if shown:
-                tell(shown)
-    return Worker(process.pid, said, process.wait(_TIMEOUT_S))
+    try:
+        with process.stdout as lines:
+            for line in lines:
+                event = json.loads(line)
+                said.append(event)
+                if event["event"] == "started" and kill is not None and event["step"] == kill[0]:
+                    time.sleep(kill[1])
+                    os.kill(process.pid, signal.SIGKILL)
+                    kill = None
+                shown = _shown(process.pid, event)
+                if shown:
+                    tell(shown)
+        return Worker(process.pid, said, process.wait(_TIMEOUT_S))
+    finally:
+        process.kill()  # nothing to do where it has ended; when this process is interrupted it must not run on alone
+        process.wait()
 
 
 def _shown(pid: int, event: dict[str, Any]) -> str | None:
