@@ -247,15 +247,15 @@ def test_fault_relevance_must_be_a_number(score: float) -> None:
 
 
 def test_fault_relevance_beats_shortness() -> None:
-    """Faults: relevance 0.02 must not beat 1.0 because it is short: optimal value grows with the tokens."""
-    some = [
-        ContextItem("older_history", "long and right", 0, relevance_score=1.0, tokens=90),
-        ContextItem("older_history", "short and wrong", 1, relevance_score=0.02, tokens=1),
-        ContextItem("older_history", "short and wrong", 2, relevance_score=0.02, tokens=15),
-    ]
-    result = pack(some, 100)
+    """Faults: what is short must not push out what is right: the value grows with the tokens, and the choice is exact."""
+    right = ContextItem("older_history", "long and right", 0, relevance_score=1.0, tokens=90)
+    wrong = [ContextItem("older_history", "short", n, relevance_score=0.1, tokens=2) for n in range(1, 11)]
+    result = pack([right, *wrong], 100)
     assert result is not None
-    assert [item.position for item in result] == [0, 1]
+    assert result[0] is right
+    textbook_rule = pack([right, *wrong], 100, "greedy")
+    assert textbook_rule is not None
+    assert right not in list(textbook_rule)
 
 
 def test_fault_mistyped_type_warns() -> None:
