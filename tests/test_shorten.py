@@ -71,7 +71,7 @@ def test_default_forms_fit_their_share(count, text, name):
 @given(texts=st.lists(TEXTS, max_size=6), target=st.integers(0, 200), name=st.sampled_from(sorted(TOKENIZERS)))
 def test_summaries_fit(count, texts, target, name):
     """Within the target, and every line is made of sentences of the texts."""
-    summary = _native.summarise(texts, target, TOKENIZERS[name])
+    summary = _native.extractive_summary(texts, target, tokenizer=TOKENIZERS[name])
     if summary is not None:
         assert summary.strip()
         assert count(summary, name) <= target
@@ -131,7 +131,7 @@ def test_the_worst_texts_take_linear_time(text):
     started = time.perf_counter()
     for target in (50, 5_000):
         _native._shorten_head_tail(text, target, tokenizer)
-        _native.summarise([text], target, tokenizer)
+        _native.extractive_summary([text], target, tokenizer=tokenizer)
     _native._shorten_shortened(text, tokenizer)
     _native._shorten_summary(text, tokenizer)
     assert time.perf_counter() - started < 20

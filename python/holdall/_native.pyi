@@ -658,26 +658,19 @@ class Pending(Generic[_T_co]):
     def finish(self, summary: str | None) -> PackResult[_T_co]:
         """Finish, once; None: with the built-in summary."""
 
-# -- shorten ---------------------------------------------------------------------------------------------------------------
-
-def summarise(texts: Sequence[str], target: int, tokenizer: Tokenizer) -> str | None:
-    """Return the weightiest sentences of many texts, in order, in at most `target` tokens; None where not one fits.
-
-    No model: a term weighs by how many sentences have it, so no language is favoured. Code blocks are left out, what
-    occurs twice is taken once. One pass; some 5 ms for 20,000 words.
-    """
+# -- shorten: for tests and benches; the packer shortens in Rust ---------------------------------------------------------
 
 _Form: TypeAlias = tuple[str, int] | None
 """Text and tokens, or None where there is no such form."""
 
 def _shorten_head_tail(text: str, target: int, tokenizer: Tokenizer) -> _Form:
-    """Head and tail in at most `target` tokens, the cut marked with its size; for tests and benches."""
+    """Head and tail in at most `target` tokens, the cut marked with its size."""
 
 def _shorten_shortened(text: str, tokenizer: Tokenizer) -> _Form:
-    """About a third of a long text, as the packer makes it; for tests and benches."""
+    """About a third of a long text, as the packer makes it."""
 
 def _shorten_summary(text: str, tokenizer: Tokenizer) -> _Form:
-    """About a tenth of a long text, as the packer makes it; for tests and benches."""
+    """About a tenth of a long text, as the packer makes it."""
 
 # -- knapsack: for tests and benches; the packer calls the solver in Rust ------------------------------------------------
 

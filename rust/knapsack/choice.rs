@@ -138,18 +138,19 @@ fn is_below(a: Form, b: Form, c: Form) -> bool {
 }
 
 impl Classes for Forms {
-    fn moves(&self, class: u32, taken: u32, moves: &mut Vec<Move>) {
+    fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move> {
         let class = class as usize;
-        let Some(base) = self.after(class, taken) else { return };
+        let base = self.after(class, taken);
         let first = class.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         let end = self.ends.get(class).copied().unwrap_or(first);
-        for index in first..end {
-            let Some(form) = self.all.get(index as usize).filter(|form| form.weight != base.weight) else { continue };
-            moves.push(Move {
+        let forms = self.all.get(first as usize..end as usize).unwrap_or_default();
+        base.into_iter().flat_map(move |base| {
+            let others = (first..).zip(forms).filter(move |(_, form)| form.weight != base.weight);
+            others.map(move |(index, form)| Move {
                 weight: form.weight.cast_signed() - base.weight.cast_signed(),
                 value: form.value.cast_signed() - base.value.cast_signed(),
                 form: index,
-            });
-        }
+            })
+        })
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Move {
 /// What the search asks about a class.
 pub(super) trait Classes {
     /// All undominated forms of `class` but the one after `taken` of its steps, relative to that one.
-    fn moves(&self, class: u32, taken: u32, moves: &mut Vec<Move>);
+    fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move>;
 }
 
 /// What the search found.
@@ -85,7 +85,7 @@ pub(super) fn solve<P: Classes>(
         nodes: Vec::new(),
         best: 0,
         best_trace: NO_TRACE,
-        created: 1,
+        looked_at: 1,
         varied: Vec::new(),
     };
     search.run(value, limits)
@@ -126,7 +126,7 @@ struct Search<'a, P> {
     nodes: Vec<Node>,
     best: i64,
     best_trace: u32,
-    created: u64,
+    looked_at: u64,
     varied: Vec<u32>,
 }
 
@@ -172,8 +172,9 @@ impl<P: Classes> Search<'_, P> {
             let slopes = self.slopes();
             if let Some(class) = self.next_class(side, &mut moves) {
                 idle_sides = 0;
-                let coming = self.states.len() as u64 * moves.len() as u64;
-                if self.created + coming > limits.max_states
+                // Every move is merged into what has been merged before it.
+                let coming = self.states.len() as u64 * 2 * moves.len() as u64;
+                if self.looked_at + coming > limits.max_states
                     || limits.deadline.is_some_and(|deadline| Instant::now() >= deadline)
                 {
                     open_gain = Some(self.open_gain(slopes));
@@ -192,7 +193,7 @@ impl<P: Classes> Search<'_, P> {
             is_proven: gain == self.best,
             taken: self.taken,
             varied: self.varied,
-            states: self.created,
+            states: self.looked_at,
         }
     }
 
@@ -213,17 +214,14 @@ impl<P: Classes> Search<'_, P> {
                 if is_done[class] {
                     return false;
                 }
-                moves.clear();
-                problem.moves(step.class, taken[class], moves);
-                moves.iter().any(|change| side.has(*change) && relevance.allows(*change, *best))
+                problem.moves(step.class, taken[class]).any(|one| side.has(one) && relevance.allows(one, *best))
             })?;
             let class = step.class as usize;
             if std::mem::replace(&mut is_done[class], true) {
                 continue;
             }
             moves.clear();
-            problem.moves(step.class, taken[class], moves);
-            moves.retain(|change| relevance.allows(*change, *best));
+            moves.extend(problem.moves(step.class, taken[class]).filter(|&one| relevance.allows(one, *best)));
             if !moves.is_empty() {
                 return Some(step.class);
             }
@@ -281,12 +279,12 @@ impl<P: Classes> Search<'_, P> {
             } else {
                 staying.next();
             }
+            self.looked_at += 1;
             if state.value <= worthiest {
                 continue;
             }
             let room = self.room - state.weight;
             if has_moved {
-                self.created += 1;
                 let trace = self.nodes.len() as u32;
                 if room >= 0 && state.value > self.best {
                     self.best = state.value;

@@ -19,12 +19,15 @@ pub fn zero_one(candidates: &[Candidate], budget: u64, limits: Limits) -> Result
         return Ok(Solution { picks: vec![Some(0); candidates.len()], weight, value: bound, bound, states: 0 });
     }
     let room = checked_budget(budget)?;
+    let useful = |one: &Candidate| one.weight > 0 && one.weight <= budget && one.value > 0;
     let mut steps = Vec::with_capacity(candidates.len());
-    for (index, one) in candidates.iter().enumerate() {
-        if one.weight > 0 && one.weight <= budget && one.value > 0 {
-            steps.push(Step::new(one.weight, one.value, index, index));
-        }
-    }
+    steps.extend(
+        candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| useful(one))
+            .map(|(index, one)| Step::new(one.weight, one.value, index, index)),
+    );
     let mut outcome = solve(&Whole(candidates), steps, candidates.len(), room, limits);
     let mut picks: Vec<Option<u32>> = Vec::with_capacity(candidates.len());
     for (one, &taken) in candidates.iter().zip(&outcome.taken) {
@@ -44,13 +47,14 @@ const LEFT: u32 = 1;
 struct Whole<'a>(&'a [Candidate]);
 
 impl Classes for Whole<'_> {
-    fn moves(&self, class: u32, taken: u32, moves: &mut Vec<Move>) {
-        let Some(one) = self.0.get(class as usize) else { return };
-        let (weight, value) = (one.weight.cast_signed(), one.value.cast_signed());
-        moves.push(if taken > 0 {
-            Move { weight: -weight, value: -value, form: LEFT }
-        } else {
-            Move { weight, value, form: TAKEN }
-        });
+    fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move> {
+        self.0.get(class as usize).into_iter().map(move |one| {
+            let (weight, value) = (one.weight.cast_signed(), one.value.cast_signed());
+            if taken > 0 {
+                Move { weight: -weight, value: -value, form: LEFT }
+            } else {
+                Move { weight, value, form: TAKEN }
+            }
+        })
     }
 }

@@ -66,10 +66,10 @@ pub struct Limits {
     pub deadline: Option<Instant>,
 }
 
-/// Partial choices looked at before the solver gives up proving: about 10 ms, and 24 MB at the most.
+/// Partial choices looked at before the solver gives up proving: 20 ms and 50 MB at the most.
 ///
-/// Measured by `benches/core.rs`: conversations need hundreds, strongly correlated sets of 1,000 up to a million.
-pub const MAX_STATES: u64 = 1 << 20;
+/// Conversations of 1,000 messages need some 2,000, strongly correlated sets of 1,000 half a million, some two million.
+pub const MAX_STATES: u64 = 1 << 21;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -147,8 +147,9 @@ fn finish<C: AsRef<[Candidate]>>(
         }
         movable = (0..classes.len() as u32).collect();
     }
-    settle::settle(classes, &mut picks, budget - total.weight, &movable);
-    let total = totals(classes, &picks);
+    if settle::settle(classes, &mut picks, budget - total.weight, &movable) {
+        total = totals(classes, &picks);
+    }
     Solution { picks, weight: total.weight, value: total.value, bound, states: outcome.states }
 }
 

@@ -5,22 +5,31 @@ use super::{Candidate, candidate};
 /// Rounds of raising and trading; each round but the last has shown something fuller, so few are ever needed.
 const MAX_ROUNDS: usize = 8;
 
-/// Settle `picks`, whose weight leaves `slack` tokens of the budget. The value never falls.
+/// Settle `picks`, whose weight leaves `slack` tokens of the budget; whether any has changed. The value never falls.
 ///
 /// `movable` are the classes among which trades are looked for: those that the solver has not left at the break, since
 /// at the break equal forms already go to the earlier class.
-pub(super) fn settle<C: AsRef<[Candidate]>>(classes: &[C], picks: &mut [Option<u32>], mut slack: u64, movable: &[u32]) {
+pub(super) fn settle<C: AsRef<[Candidate]>>(
+    classes: &[C],
+    picks: &mut [Option<u32>],
+    mut slack: u64,
+    movable: &[u32],
+) -> bool {
     let mut movable = movable.to_vec();
+    let mut has_changed = false;
     for _ in 0..MAX_ROUNDS {
         let raised = raise(classes, picks, &mut slack);
         let is_raised = !raised.is_empty();
         movable.extend(raised);
         movable.sort_unstable();
         movable.dedup();
-        if !trade(classes, picks, &movable) && !is_raised {
-            return;
+        let is_traded = trade(classes, picks, &movable);
+        has_changed |= is_raised || is_traded;
+        if !is_raised && !is_traded {
+            break;
         }
     }
+    has_changed
 }
 
 /// Show each class in the fullest form that fits and is worth no less; the classes that were raised.

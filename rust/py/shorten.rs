@@ -1,11 +1,11 @@
-//! The binding of `pack::shorten`.
+//! The binding of `pack::shorten`, private: for tests and benches. The packer shortens in Rust.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::tokens::{Tokenizer, text_of};
 use crate::Result;
-use crate::pack::shorten::{Rendition, head_tail, shortened, summarise, summary};
+use crate::pack::shorten::{Rendition, head_tail, shortened, summary};
 use crate::tokens::Counter;
 
 /// A form's text and its tokens.
@@ -23,20 +23,6 @@ fn run<T: Send>(
 ) -> PyResult<T> {
     let counter = tokenizer.get().counter();
     Ok(if counter.calls_back() { work(&*counter)? } else { py.detach(|| work(&*counter))? })
-}
-
-/// The weightiest sentences of many texts.
-#[pyfunction]
-#[pyo3(name = "summarise")]
-#[allow(clippy::needless_pass_by_value, reason = "extraction makes the list")]
-fn summarise_texts(
-    py: Python<'_>,
-    texts: Vec<Bound<'_, PyString>>,
-    target: u64,
-    tokenizer: &Bound<'_, Tokenizer>,
-) -> PyResult<Option<String>> {
-    let texts = texts.iter().map(text_of).collect::<PyResult<Vec<_>>>()?;
-    Ok(run(py, tokenizer, |counter| summarise(&texts, target, counter))?.map(|form| form.text))
 }
 
 /// Head and tail within a target.
@@ -66,7 +52,6 @@ fn _shorten_summary(py: Python<'_>, text: &Bound<'_, PyString>, tokenizer: &Boun
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(summarise_texts, module)?)?;
     module.add_function(wrap_pyfunction!(_shorten_head_tail, module)?)?;
     module.add_function(wrap_pyfunction!(_shorten_shortened, module)?)?;
     module.add_function(wrap_pyfunction!(_shorten_summary, module)?)
