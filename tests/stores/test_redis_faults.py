@@ -357,6 +357,19 @@ async def test_a_cluster_client_may_be_passed_in(cluster_server: Cluster, namesp
     await client.aclose()
 
 
+async def test_more_calls_than_connections_wait_for_their_turn(
+    cluster_server: Cluster, sentinel_server: Sentinels, namespace: str
+):
+    """300 calls at once on 5 connections: none is refused for want of one."""
+    for url in (cluster_server.url, sentinel_server.url):
+        store = RedisStore(url, namespace=namespace, max_connections=5)
+        versions = await asyncio.gather(
+            *(store.write(f"k{n}", HEAD, expected=ABSENT, ttl_s=60, tags={"user_id": f"u{n % 3}"}) for n in range(300))
+        )
+        assert {version.number for version in versions} == {1}
+        await store.aclose()
+
+
 async def test_replicas_are_waited_for(sentinel_server: Sentinels, namespace: str):
     """With two replicas, two are had and five are not: then the outcome is said to be unknown, though the master has it."""
     store = RedisStore(sentinel_server.url, namespace=namespace, wait_replicas=2)
@@ -480,6 +493,6 @@ async def test_every_entry_made_has_another_score(store: RedisStore, admin: Redi
     key = store._index.index_key("t", "v")
     scores = []
     for _ in range(5):
-        await store._link.run("index_add", [key], [b"k", 10**10, 7, 2**34 - 1, 0, 2**18])
+        await store._link.run("index_add", [key], [b"k", 10**10, 7, 2**34 - 1, 3600, 2**18])
         scores.append(await admin.zscore(key, b"k"))
     assert all(one != two for one, two in itertools.pairwise(scores))

@@ -5,7 +5,8 @@ record that they are for, and each has a score that says until when it surely st
 never outlives it. Who finds an entry whose record does not carry the tag removes it in three steps: note its score; have the
 record's own node confirm and draw a new epoch for the record; remove the entry if its score is still the one noted. A writer
 whose entry was seen but whose record came after the confirmation is refused by the epoch and enters it again, with another
-score. So no order of the two loses an entry, and no clock decides.
+score. So no order of the two loses an entry. Clocks decide only what is pruned unseen, with an hour
+to spare between nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -56,13 +56,12 @@ class RedisIndex:
         """Enter a key under its tags; return the guarantee for the record, "inf" or milliseconds."""
         until_s = NEVER_S if ends_ms is None or ttl_s is None else int(ends_ms / 1000 + max(2 * ttl_s, _LEAST_LEAD_S))
         until_s = min(until_s, NEVER_S)
-        prune_s = int(time.time()) - _SKEW_S
         await asyncio.gather(
             *(
                 self._link.run(
                     "index_add",
                     [self.index_key(name, value)],
-                    [key.encode(), until_s, secrets.randbelow(_NONCES - 1), NEVER_S, prune_s, _NONCES],
+                    [key.encode(), until_s, secrets.randbelow(_NONCES - 1), NEVER_S, _SKEW_S, _NONCES],
                 )
                 for name, value in tags.items()
             )
@@ -148,7 +147,8 @@ class RedisIndex:
             held = await self.tags_of(page)
             return [member.decode() for member, tags in zip(page, held, strict=True) if tags is not None]
 
-        async for name in self._link.client.scan_iter(match=escaped + b":{*}:h:*", count=_PAGE):
+        names = self._link.client.scan_iter(match=escaped + b":{*}:h:*", count=_PAGE)
+        async for name in self._link.walk(names):
             member = bytes(name[marker:])
             if member in seen:
                 continue

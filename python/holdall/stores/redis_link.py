@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError
 from holdall.stores import lost
-from holdall.stores.lua import script
+from holdall.stores.lua import Script, script
 
 try:
     from redis import exceptions
@@ -55,6 +55,8 @@ class RedisLink:
         self._max_connections = max_connections
         self._timeout_s = timeout_s
         self._connect = connect
+        # the pools of Cluster and Sentinel clients refuse what they have no connection for: calls wait here instead
+        self._slots = asyncio.Semaphore(max_connections)
         self._sentinel: Any | None = None
         self._is_closed = False
         self.has_driver_retries = client is not None and _check_client(client) > 0
@@ -85,7 +87,7 @@ class RedisLink:
         if kind == "cluster" and tls in ("redis", "rediss"):
             # 0: a moved slot is noted alone; the default closes every connection, also those with calls under way
             return RedisCluster.from_url(
-                f"{tls}://{rest}", max_connections=self._max_connections, reinitialize_steps=0, **common
+                f"{tls}://{rest}", max_connections=2 * self._max_connections, reinitialize_steps=0, **common
             )
         if kind == "sentinel" and tls in ("redis", "rediss"):
             return self._from_sentinels(url, common | ({"ssl": True} if tls == "rediss" else {}))
@@ -112,13 +114,17 @@ class RedisLink:
             db=int(db or 0),
             username=unquote(username) or None,
             password=unquote(password) or extra.get("password"),
-            max_connections=self._max_connections,
+            max_connections=2 * self._max_connections,
             **common,
         )
 
     async def run(self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any]) -> Any:
         """Call a script by its hash, or by its text where the server does not have it yet."""
         lua = script(name)
+        async with self._slots:
+            return await self._run(lua, slot_keys, args)
+
+    async def _run(self, lua: Script, slot_keys: Sequence[bytes], args: Sequence[Any]) -> Any:
         client = self.client
         if isinstance(client, RedisCluster):
             # without it the first calls, if concurrent, go to any node, are sent elsewhere, and close each other's connections
@@ -137,7 +143,8 @@ class RedisLink:
         for head in (("EVALSHA", lua.sha), ("EVAL", lua.text)):
             command = (*head, len(slot_keys), *slot_keys, *args)
             try:
-                reply, n = await self._both(slot_keys[0], command, wait)
+                async with self._slots:
+                    reply, n = await self._both(slot_keys[0], command, wait)
             except exceptions.NoScriptError:
                 continue
             return reply, int(n)
@@ -189,6 +196,14 @@ class RedisLink:
                     raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
                 raise lost.unavailable(BACKEND, operation, error) from error
         raise AssertionError("the second attempt returns or raises")
+
+    async def walk(self, names: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what the driver yields, with our errors for its own."""
+        try:
+            async for name in names:
+                yield name
+        except (*_REFUSED, *_LOST) as error:
+            raise lost.unavailable(BACKEND, "find", error) from error
 
     async def close(self) -> None:
         """Close the client, if it is ours."""
