@@ -34,6 +34,19 @@ class OpClaims(Claims):
             assert await store.write(key, HEAD, expected=ABSENT, ttl_s=None, op_id="op-1") == first
             assert (await self.there(store, key)).version == second
 
+    async def test_a_repeat_that_names_the_current_version_is_answered(self) -> None:
+        """Who read again before repeating a call gets its answer all the same, and no second effect."""
+        async with self.opened() as store:
+            key = self.key()
+            first = await self.made(store, key)
+            added = [Entry("message", b"once")]
+            second = await store.write(key, HEAD, expected=first, ttl_s=None, append=added, op_id="op")
+            assert await store.write(key, HEAD, expected=second, ttl_s=None, append=added, op_id="op") == second
+            third = await store.write(key, HEAD, expected=second, ttl_s=None)
+            assert await store.write(key, HEAD, expected=third, ttl_s=None, append=added, op_id="op") == second
+            record = await self.there(store, key)
+            assert (record.version, record.log_len) == (third, 1)
+
     async def test_the_last_32_op_ids_are_remembered(self) -> None:
         """The 32nd back is answered; the 33rd is forgotten and meets a conflict."""
         async with self.opened() as store:
