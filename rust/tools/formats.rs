@@ -73,7 +73,7 @@ pub(super) fn read(value: &Value, index: usize) -> Result<Head> {
     let path = |key: &str| format!("{}/{key}", format.prefix());
     let name = match (body.get("name"), format) {
         (Some(Value::String(name)), _) if !name.is_empty() => name.clone(),
-        (None, Format::Opaque) => tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        (None, Format::Opaque) => opaque_name(tool).to_owned(),
         (None, _) => return Err(unnamed(&path("name"), "the tool has no name; give \"name\": \"...\"")),
         (Some(other), _) => {
             let found = if other.is_string() { "empty" } else { kind(other) };
@@ -102,6 +102,12 @@ pub(super) fn read(value: &Value, index: usize) -> Result<Head> {
         });
     }
     Ok(Head { format, name })
+}
+
+/// `{"type": "custom", "custom": {"name": ...}}` has its name inside; others are known by their type.
+fn opaque_name(tool: &Map<String, Value>) -> &str {
+    let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default();
+    tool.get(kind).and_then(|inner| inner.get("name")).and_then(Value::as_str).unwrap_or(kind)
 }
 
 fn detect(tool: &Map<String, Value>) -> Format {

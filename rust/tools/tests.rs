@@ -55,6 +55,7 @@ fn formats_are_told_apart() {
         (json!({"name": "f", "inputSchema": {}}), Format::Mcp, "f"),
         (json!({"type": "web_search_20250305", "name": "web_search"}), Format::Opaque, "web_search"),
         (json!({"type": "computer_use_preview", "display_width": 800}), Format::Opaque, "computer_use_preview"),
+        (json!({"type": "custom", "custom": {"name": "shell", "format": {"type": "text"}}}), Format::Opaque, "shell"),
     ];
     for (value, format, name) in rows {
         let tool = Tool::read(value.clone(), 0).expect("a tool");
@@ -358,10 +359,114 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_or_read(text in "[\\[\\]{}\":,a-z0-9$#/ ]{0,40}") {
-        if let Ok(tool) = serde_json::from_str(&text).map_err(|_| ()).and_then(|value| Tool::read(value, 0).map_err(|_| ())) {
-            prop_assert!(tool.text(Step::Full).is_some() && !tool.name().is_empty());
-            prop_assert!(tool.terms().len() < text.len() && tool.text(Step::Bare).is_none_or(|bare| bare.len() < text.len()));
+    fn whatever_json_comes_is_fitted_or_refused(
+        values in proptest::collection::vec(anything(), 0..4), budget in 0u64..200, query in "\\PC{0,12}"
+    ) {
+        let read = values.into_iter().enumerate().map(|(at, value)| Tool::read(value, at).map(Arc::new));
+        let Ok(tools) = read.collect::<Result<Vec<_>>>() else { return Ok(()) };
+        let set = ToolSet::new(tools);
+        let scores = set.scores(&Terms::of(&query));
+        let first = set.get(0).map_or("", Tool::name).to_owned();
+        for used in [&[][..], &[first.as_str()][..]] {
+            let wish = Wish { scores: Some(&scores), used };
+            match fit(&set, budget, wish, &Quarters, &Costs::default()) {
+                Ok(fit) => {
+                    prop_assert!(fit.tokens <= budget);
+                    prop_assert!(used.is_empty() || set.is_empty() || fit.shown.first() != Some(&Shown::Dropped));
+                }
+                Err(Error::RequiredOverflow { budget, total, .. }) => prop_assert!(!used.is_empty() && total > budget),
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+        for tool in set.iter() {
+            let full = tool.text(Step::Full).map_or(0, str::len);
+            for step in [Step::Trimmed, Step::Brief, Step::Bare] {
+                prop_assert!(tool.text(step).is_none_or(|short| short.len() < full));
+                let again = tool.value(step).map(|short| Tool::read(short.clone(), 0).map(|tool| tool.name().to_owned()));
+                prop_assert!(again.is_none_or(|again| again.as_deref() == Ok(tool.name())));
+            }
         }
     }
+}
+
+/// Any JSON, leaning towards what looks like a tool: the keys that shortening and reading know, and odd text.
+fn anything() -> impl Strategy<Value = Value> {
+    const KEYS: [&str; 26] = [
+        "name",
+        "type",
+        "function",
+        "description",
+        "parameters",
+        "input_schema",
+        "inputSchema",
+        "properties",
+        "items",
+        "anyOf",
+        "$ref",
+        "$defs",
+        "definitions",
+        "required",
+        "enum",
+        "default",
+        "title",
+        "examples",
+        "$schema",
+        "if",
+        "additionalProperties",
+        "custom",
+        "const",
+        "minLength",
+        "$anchor",
+        "annotations",
+    ];
+    let text = prop_oneof![
+        proptest::sample::select(vec![
+            "f",
+            "function",
+            "custom",
+            "web_search",
+            "object",
+            "string",
+            "",
+            "#",
+            "#/$defs/name",
+            "#/$defs/a~1b~0",
+            "#/definitions/%6eame",
+            "#/properties/name/default",
+            "#anchor",
+            "other.json#/x",
+            "#/",
+            "#/$defs",
+            "#/$defs/%e9%",
+            "One. Two. Three words more.",
+        ])
+        .prop_map(str::to_owned),
+        "\\PC{0,40}",
+        "[ .!?。；\n😀配é\u{300}a,]{0,120}",
+    ];
+    let key = prop_oneof![9 => proptest::sample::select(KEYS.to_vec()).prop_map(str::to_owned), 1 => text.clone()];
+    let leaf = prop_oneof![
+        4 => text.prop_map(Value::String),
+        1 => any::<i64>().prop_map(Value::from),
+        1 => any::<bool>().prop_map(Value::from),
+        1 => Just(Value::Null),
+    ];
+    let tree = leaf.prop_recursive(6, 40, 5, move |inner| {
+        prop_oneof![
+            1 => proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            3 => proptest::collection::vec((key.clone(), inner), 0..6)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    });
+    // Mostly with a name and a schema, so that reading goes on to the rest.
+    let wrap = |(format, description, schema, other): (usize, Value, Value, Value)| match format {
+        0 => {
+            json!({"type": "function", "function": {"name": "f", "description": description, "parameters": schema, "title": other}})
+        }
+        1 => json!({"name": "g", "description": description, "input_schema": schema, "cache_control": other}),
+        2 => json!({"name": "h", "description": description, "inputSchema": schema, "annotations": other}),
+        3 => json!({"type": "function", "name": "i", "parameters": schema, "strict": true}),
+        _ => other,
+    };
+    (0usize..6, tree.clone(), tree.clone(), tree).prop_map(wrap)
 }
