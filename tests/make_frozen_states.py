@@ -68,7 +68,7 @@ def old_document(version: int) -> dict[str, object]:
     log = {
         "messages": MESSAGES,
         "step_results": [[step, result] for step, result in RESULTS.items()],
-        "_order": [2, 1, 1, 1],
+        "_order": b"\0\0\1\0\1",
     }
     return {"_version": version, **HEAD, **plan, "context": OWN, **log}
 

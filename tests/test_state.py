@@ -11,6 +11,7 @@ import pytest
 
 from holdall.errors import ArgumentError, EncodeError
 from holdall.state import SessionState, StateSerializer
+from holdall.state.log import Items
 
 
 def a_state(n=3):
@@ -123,7 +124,8 @@ def test_every_way_to_edit_is_that_of_a_list_and_is_saved(edit, keep):
     assert state.pending().keep == keep
     save(state)
     assert stored(state) == state
-    assert [item.seq for item in state.log.items] == list(range(len(state.log.items)))
+    assert list(state.log.items) == list(Items.of(list(state.log.items)))
+    assert len(state.log.items) == len(state.messages)
 
 
 def test_assigning_a_longer_list_costs_what_is_new():

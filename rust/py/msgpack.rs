@@ -1,5 +1,6 @@
 //! The binding of `msgpack`: straight from Python objects to bytes and back, with nothing in between.
 
+mod buffer;
 mod decode;
 mod encode;
 mod keys;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdall.state.codec import Format, Snapshot, StateSerializer
-from holdall.state.messages import MESSAGE, STEP_RESULT, MessageLog, Pending, StepResults
+from holdall.state.log import MESSAGE, STEP_RESULT, Pending
+from holdall.state.messages import MessageLog, StepResults
 from holdall.state.seal import Encryption
 from holdall.state.session import SessionState, check_id
 from holdall.state.upgrade import upgrade

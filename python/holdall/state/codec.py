@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, NamedTuple
 from holdall._native import msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError, DecryptError, UnknownNameError
 from holdall.state import seal
-from holdall.state.document import FROZEN_FIELDS, check_types, items_of, log_fields, state_of, stored_item
-from holdall.state.messages import MESSAGE, STEP_RESULT, Item, Pending
+from holdall.state.document import FROZEN_FIELDS, check_pair, check_types, items_of, log_fields, state_of
+from holdall.state.log import KINDS, MESSAGE, STEP_RESULT, Items, Pending
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
@@ -134,7 +134,7 @@ class StateSerializer:
 
     def read_entry(self, kind: str, data: bytes, *, seq: int = 0, record: str = "") -> Any:
         """Return the value of one log entry, read-only: a message, or [step, result]."""
-        return self._item(kind, data, seq, record).value
+        return self._value(kind, data, seq, record)
 
     def restore(
         self,
@@ -160,12 +160,21 @@ class StateSerializer:
             NewerStateError: They were written by a newer holdall.
         """
         document = self._document(head, record=record or "", kind=HEAD)
-        old = items_of(document)
-        items = [self._item(entry[0], entry[1], seq, record or "") for seq, entry in enumerate(entries)]
-        if old and items:
-            raise DecodeError("the head and the log both hold messages", offset=0, reason="messages stand twice")
+        items = items_of(document)
+        stored = not items
+        messages: list[Any] = []
+        pairs: list[Any] = []
+        kinds = bytearray()
+        for seq, entry in enumerate(entries):
+            value = self._value(entry[0], entry[1], seq, record or "")
+            (messages if entry[0] == MESSAGE else pairs).append(value)
+            kinds.append(KINDS.index(entry[0]))
+        if kinds:
+            if items:
+                raise DecodeError("the head and the log both hold messages", offset=0, reason="messages stand twice")
+            items = Items(bytes(kinds), messages, pairs)
         state = state_of(document)
-        state.load_log(old or items, stored=not old)
+        state.load_log(items, stored=stored)
         state.version = version
         state.generation = generation
         return state
@@ -209,7 +218,7 @@ class StateSerializer:
             data = self._entry_dumps({"_version": ENTRIES.current, "value": value})
         return self._seal(self._zstd_pack(data), record=record, kind=kind, seq=seq)
 
-    def _item(self, kind: str, data: bytes, seq: int, record: str) -> Item:
+    def _value(self, kind: str, data: bytes, seq: int, record: str) -> Any:
         _check_kind(kind)
         data = self._open(data, record=record, kind=kind, seq=seq)
         if data[:1] == b"\x92":
@@ -220,7 +229,9 @@ class StateSerializer:
             found, value = document.get("_version", 0), document.get("value")
         if found != ENTRIES.current:
             value = ENTRIES.upgrade(value, found)
-        return stored_item(kind, value)
+        if kind == STEP_RESULT:
+            check_pair(value)
+        return value
 
     def _document(self, data: bytes, *, record: str, kind: str) -> dict[str, Any]:
         data = self._open(data, record=record, kind=kind, seq=0)

@@ -1,23 +1,24 @@
 """Between a document, a plain dict of a state's fields, and a `SessionState`.
 
 In a document that holds the whole state, `messages` and `step_results` (pairs of step and result) are lists, and
-`_order` says how they were interleaved: so many messages, so many results, so many messages, and so on.
+`_order` has one byte per entry, 0 for a message and 1 for a result, where they are interleaved.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import Any
 
 from holdall._native import msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError
-from holdall.state.messages import MESSAGE, STEP_RESULT, Item
+from holdall.state.log import IS_MESSAGE, IS_RESULT, Items
 from holdall.state.session import HEAD_FIELDS, SessionState
 
 # Read-only where a document is read: what stands in the log, and the value of an entry.
 FROZEN_FIELDS = ("messages", "step_results", "value")
 _EXTRA_FIELDS = frozenset({"_version", "_order", "version", "messages", "step_results"})
 _PAIR = 2
+_STEP_TYPES = (int, str)
+_MESSAGES = bytes([IS_MESSAGE])
 
 
 def _bad(reason: str) -> DecodeError:
@@ -26,46 +27,48 @@ def _bad(reason: str) -> DecodeError:
 
 def log_fields(state: SessionState) -> dict[str, Any]:
     """Return the fields of a whole document that hold the log."""
-    items = state.log.items
-    fields: dict[str, Any] = {
-        MESSAGE + "s": [item.value for item in items if item.kind == MESSAGE],
-        STEP_RESULT + "s": [item.value for item in items if item.kind == STEP_RESULT],
-    }
-    runs = [(kind, len(list(run))) for kind, run in groupby(item.kind for item in items)]
-    if len(runs) > 1:
-        fields["_order"] = [0, *(n for _, n in runs)] if runs[0][0] == STEP_RESULT else [n for _, n in runs]
+    log = state.log
+    fields: dict[str, Any] = {"messages": log.messages[:], "step_results": log.pairs[:]}
+    if IS_MESSAGE in log.kinds.lstrip(_MESSAGES):  # else all messages come first, which needs no words
+        fields["_order"] = bytes(log.kinds)
     return fields
 
 
-def items_of(document: dict[str, Any]) -> list[Item]:
-    """Return the log that stands in a document, in order; empty where it holds none."""
-    messages = document.get("messages", ())
-    results = document.get("step_results", ())
-    if not messages and not results:
-        return []
-    if isinstance(results, dict):
-        results = [[step, result] for step, result in results.items()]
-    for name, values in (("messages", messages), ("step_results", results)):
-        if not isinstance(values, (list, tuple)):
+def items_of(document: dict[str, Any]) -> Items:
+    """Return the log that stands in a document, in order.
+
+    Raises:
+        DecodeError: Its fields are no log.
+    """
+    messages = document.get("messages", [])
+    pairs = document.get("step_results", [])
+    if isinstance(pairs, dict):
+        pairs = [[step, result] for step, result in pairs.items()]
+    for name, values in (("messages", messages), ("step_results", pairs)):
+        if not isinstance(values, list):
             raise _bad(f"{name} are a {type(values).__name__}")
-    order = document.get("_order", [len(messages), len(results)])
-    if not isinstance(order, list) or not all(type(n) is int and n >= 0 for n in order):
-        raise _bad("_order is not a list of counts")
-    if (sum(order[::2]), sum(order[1::2])) != (len(messages), len(results)):
-        raise _bad("_order does not count its messages and step_results")
-    items: list[Item] = []
-    left = (iter(messages), iter(results))
-    for n, count in enumerate(order):
-        kind = (MESSAGE, STEP_RESULT)[n % 2]
-        items.extend(stored_item(kind, next(left[n % 2])) for _ in range(count))
-    return items
+    for pair in pairs:
+        check_pair(pair)
+    kinds = document.get("_order")
+    if kinds is None:
+        kinds = bytes(len(messages)) + bytes([IS_RESULT]) * len(pairs)
+    if type(kinds) is not bytes or (kinds.count(IS_MESSAGE), kinds.count(IS_RESULT), len(kinds)) != (
+        len(messages),
+        len(pairs),
+        len(messages) + len(pairs),
+    ):
+        raise _bad("_order is not that of its messages and step_results")
+    return Items(kinds, messages, pairs)
 
 
-def stored_item(kind: str, value: Any) -> Item:
-    """Return the item of a value that was read, made read-only where it is not."""
-    if kind == STEP_RESULT and not (isinstance(value, list) and len(value) == _PAIR and type(value[0]) in (int, str)):
+def check_pair(pair: Any) -> None:
+    """Check a step result as it is stored.
+
+    Raises:
+        DecodeError: It is not a step and a result.
+    """
+    if not (isinstance(pair, list) and len(pair) == _PAIR and type(pair[0]) in _STEP_TYPES):
         raise _bad("step_results are not pairs of a step, an int or a str, and its result")
-    return Item(kind, value, None, -1)
 
 
 def freeze(value: Any) -> Any:

@@ -1,135 +1,20 @@
-"""The log of a state: messages and step results in the order in which they came, and how much of it is stored.
-
-A store holds one log per record, in which `seq` counts over both kinds. Here it is one list of items in that order,
-with two views on it: `MessageLog`, a list, and `StepResults`, a dict. Items never change; an edit puts another item in the
-place and moves the watermark back to it, so that the next save says "keep the first n" and appends from there.
-
-    saved    how many leading items are known to stand in the store just as they are here
-    stored   how many entries the store holds; beyond `saved` they are stale and will be cut
-"""
+"""The two views on a log: `MessageLog`, a list, and `StepResults`, a dict. Their values are read-only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex, TypeVar, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
-from holdall._native import msgpack_decode, msgpack_encode
-from holdall.errors import ArgumentError, EncodeError
+from holdall._native import msgpack_encode
+from holdall.errors import ArgumentError
+from holdall.state.log import IS_MESSAGE, IS_RESULT, MESSAGE, STEP_RESULT, Item, Log, Message, Pending, StepKey
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Message = dict[str, Any]
-StepKey = int | str
+__all__ = ["MESSAGE", "STEP_RESULT", "Item", "Log", "Message", "MessageLog", "Pending", "StepKey", "StepResults"]
+
 T = TypeVar("T")
-
-MESSAGE: Final = "message"
-STEP_RESULT: Final = "step_result"
-
-
-class Item:
-    """One entry of the log: its kind, its value, read-only, and the bytes of the value until they are stored."""
-
-    __slots__ = ("kind", "packed", "seq", "value")
-
-    def __init__(self, kind: str, value: Any, packed: bytes | None, seq: int) -> None:
-        self.kind = kind
-        self.value = value
-        self.packed = packed
-        self.seq = seq
-
-    @classmethod
-    def of(cls, kind: str, value: Any, *, path: str) -> Item:
-        """Take a snapshot of `value`; an `EncodeError` names the path of what cannot be stored."""
-        packed = msgpack_encode(value, path=path)
-        return cls(kind, msgpack_decode(packed, frozen=True), packed, -1)
-
-    @classmethod
-    def of_step(cls, step: StepKey, result: Any) -> Item:
-        """Take a snapshot of what a step gave."""
-        try:
-            return cls.of(STEP_RESULT, [step, result], path="")
-        except EncodeError as exc:
-            path = f"step_results[{step!r}]" + exc.path.removeprefix("[1]")
-            raise EncodeError(f"{path} {exc.reason}", path=path, reason=exc.reason) from None
-
-    def bytes_of_value(self) -> bytes:
-        """Return the value in MessagePack."""
-        return self.packed if self.packed is not None else msgpack_encode(self.value)
-
-
-class Pending(NamedTuple):
-    """What a save has to send, taken at one instant.
-
-    Attributes:
-        start: Seq of the first entry to append. A last-writer-wins save passes it as `keep`.
-        keep: Entries of the stored log to keep, None where none has to go.
-        items: The entries to append, in order.
-    """
-
-    start: int
-    keep: int | None
-    items: tuple[Item, ...]
-
-
-class Log:
-    """The items in order, and the watermark."""
-
-    __slots__ = ("items", "saved", "stored")
-
-    def __init__(self) -> None:
-        self.items: list[Item] = []
-        self.saved = 0
-        self.stored = 0
-
-    def add(self, item: Item) -> Item:
-        """Append `item`."""
-        item.seq = len(self.items)
-        self.items.append(item)
-        return item
-
-    def replace(self, old: Item, new: Item) -> Item:
-        """Put `new` where `old` stands."""
-        new.seq = old.seq
-        self.items[old.seq] = new
-        self.saved = min(self.saved, old.seq)
-        return new
-
-    def insert_before(self, old: Item, new: Item) -> Item:
-        """Put `new` in front of `old`."""
-        at = old.seq
-        self.items.insert(at, new)
-        self._renumber(at)
-        return new
-
-    def drop(self, items: Iterable[Item]) -> None:
-        """Take `items` out."""
-        seqs = {item.seq for item in items}
-        if seqs:
-            first = min(seqs)
-            self.items[first:] = [item for item in self.items[first:] if item.seq not in seqs]
-            self._renumber(first)
-
-    def _renumber(self, first: int) -> None:
-        self.saved = min(self.saved, first)
-        for seq in range(first, len(self.items)):
-            self.items[seq].seq = seq
-
-    def pending(self) -> Pending:
-        """Return what has to be sent; nothing changes until `mark_saved`."""
-        keep = self.saved if self.stored > self.saved else None
-        return Pending(self.saved, keep, tuple(self.items[self.saved :]))
-
-    def mark_saved(self, pending: Pending) -> None:
-        """Record that `pending` is stored. What was appended or edited since then stays to be sent."""
-        self.stored = pending.start + len(pending.items)
-        if self.saved == pending.start:
-            now = self.items[pending.start : self.stored]
-            for item, sent in zip(now, pending.items, strict=False):
-                if item is not sent:
-                    break
-                item.packed = None
-                self.saved += 1
 
 
 class MessageLog(list[Message]):
@@ -139,28 +24,34 @@ class MessageLog(list[Message]):
     the next save what follows it. A streamed message is appended when it is complete, or with a status.
     """
 
-    __slots__ = ("_items", "_log")
+    __slots__ = ("_log",)
     __hash__ = None
 
-    def __init__(self, log: Log, items: Iterable[Item] = ()) -> None:
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        super().__init__(messages)
+        self._log: Log
+
+    def bind(self, log: Log) -> None:
+        """Note changes in `log`."""
         self._log = log
-        self._items: list[Item] = list(items)
-        super().__init__(item.value for item in self._items)
 
     def _item(self, message: Any, index: int) -> Item:
         return Item.of(MESSAGE, message, path=f"messages[{index}]")
 
+    def _seq(self, index: int) -> int:
+        return self._log.seq_of(IS_MESSAGE, index)
+
     def append(self, message: Message) -> None:
         """Add a message, as it is now: later changes of the caller's dict are not seen."""
-        item = self._log.add(self._item(message, len(self)))
-        self._items.append(item)
+        item = self._item(message, len(self))
+        self._log.add(item)
         super().append(item.value)
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add messages, all or, where one cannot be stored, none."""
         items = [self._item(message, len(self) + n) for n, message in enumerate(messages)]
         for item in items:
-            self._items.append(self._log.add(item))
+            self._log.add(item)
         super().extend(item.value for item in items)
 
     def insert(self, index: SupportsIndex, message: Message) -> None:
@@ -169,8 +60,8 @@ class MessageLog(list[Message]):
         if at >= len(self):
             self.append(message)
             return
-        item = self._log.insert_before(self._items[at], self._item(message, at))
-        self._items.insert(at, item)
+        item = self._item(message, at)
+        self._log.inserted(self._seq(at), item)
         super().insert(at, item.value)
 
     @overload
@@ -184,14 +75,14 @@ class MessageLog(list[Message]):
             self.reset(changed)
             return
         at = range(len(self))[index]
-        item = self._log.replace(self._items[at], self._item(message, at))
-        self._items[at] = item
+        item = self._item(message, at)
+        self._log.replaced(self._seq(at), item)
         super().__setitem__(at, item.value)
 
     def __delitem__(self, index: SupportsIndex | slice) -> None:
-        gone = self._items[index] if isinstance(index, slice) else [self._items[index]]
-        self._log.drop(gone)
-        del self._items[index]
+        at = range(len(self))[index]
+        gone = sorted(at) if isinstance(at, range) else [at]
+        self._log.removed([self._seq(n) for n in gone])
         super().__delitem__(index)
 
     def reset(self, messages: Iterable[Message]) -> None:
@@ -199,17 +90,14 @@ class MessageLog(list[Message]):
         new = list(messages)
         same = 0
         for old, value in zip(self, new, strict=False):
-            if old is not value and self._items[same].bytes_of_value() != msgpack_encode(
-                value, path=f"messages[{same}]"
-            ):
+            if old is not value and msgpack_encode(old) != msgpack_encode(value, path=f"messages[{same}]"):
                 break
             same += 1
         items = [self._item(message, same + n) for n, message in enumerate(new[same:])]
-        self._log.drop(self._items[same:])
-        del self._items[same:]
+        self._log.removed([self._seq(n) for n in range(same, len(self))])
         super().__delitem__(slice(same, None))
         for item in items:
-            self._items.append(self._log.add(item))
+            self._log.add(item)
         super().extend(item.value for item in items)
 
     def pop(self, index: SupportsIndex = -1) -> Message:
@@ -255,38 +143,39 @@ class MessageLog(list[Message]):
 class StepResults(dict[StepKey, Any]):
     """What each step gave: a dict from step to result, read-only results; a step recorded twice keeps the last."""
 
-    __slots__ = ("_items", "_log")
+    __slots__ = ("_log",)
     __hash__ = None
 
-    def __init__(self, log: Log, items: Iterable[Item] = ()) -> None:
-        self._log = log
-        # Every record of a step, since all have to go where the step is deleted.
-        self._items: dict[StepKey, list[Item]] = {}
-        super().__init__()
-        for item in items:
-            self._take(item)
+    def __init__(self, pairs: Iterable[Sequence[Any]] = ()) -> None:
+        super().__init__(pairs)  # type: ignore[arg-type]
+        self._log: Log
 
-    def _take(self, item: Item) -> None:
-        step, result = item.value
-        self._items.setdefault(step, []).append(item)
-        super().__setitem__(step, result)
+    def bind(self, log: Log) -> None:
+        """Note changes in `log`."""
+        self._log = log
 
     def __setitem__(self, step: StepKey, result: Any) -> None:
         if type(step) is not int and type(step) is not str:
             raise ArgumentError(f"a step is an int or a str, not {type(step).__name__}")
-        self._take(self._log.add(Item.of_step(step, result)))
+        item = Item.of_step(step, result)
+        self._log.add(item)
+        self._log.pairs.append(item.value)
+        super().__setitem__(step, item.value[1])
 
     def __delitem__(self, step: StepKey) -> None:
         super().__delitem__(step)
-        self._log.drop(self._items.pop(step))
+        # Every record of the step has to go.
+        pairs = self._log.pairs
+        gone = [n for n, pair in enumerate(pairs) if pair[0] == step]
+        self._log.removed([self._log.seq_of(IS_RESULT, n) for n in gone])
+        for n in reversed(gone):
+            del pairs[n]
 
     def reset(self, results: Mapping[StepKey, Any]) -> None:
         """Make the results equal to `results`; those that are unchanged stay stored."""
         new = dict(results)
         if list(new)[: len(self)] != list(self):
             self.clear()
-        for step in [step for step in self if step not in new]:
-            del self[step]
         for step, result in new.items():
             if step not in self or msgpack_encode(self[step]) != msgpack_encode(result, path=f"step_results[{step!r}]"):
                 self[step] = result
@@ -304,7 +193,7 @@ class StepResults(dict[StepKey, Any]):
         return result
 
     def popitem(self) -> tuple[StepKey, Any]:
-        """Take the step that was recorded first last out and return it with its result."""
+        """Take the last step out and return it with its result."""
         if not self:
             raise KeyError("step_results is empty")
         step = next(reversed(self))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
 from typing import Any, Final, overload
 
 from holdall.errors import ArgumentError
-from holdall.state.messages import MESSAGE, STEP_RESULT, Item, Log, Message, MessageLog, Pending, StepKey, StepResults
+from holdall.state.log import MESSAGE, Item, Items, Log, Message, Pending, StepKey
+from holdall.state.messages import MessageLog, StepResults
 from holdall.state.values import thaw
 
 Cost = float | Decimal
@@ -116,11 +117,15 @@ class SessionState:
 
     def _views(self) -> tuple[MessageLog, StepResults]:
         views: tuple[MessageLog, StepResults] | None = self.__dict__.get("_log_views")
-        if views is None:
-            log = Log()
-            views = (MessageLog(log), StepResults(log))
-            self.__dict__["_log"] = log
-            self.__dict__["_log_views"] = views
+        return views or self._set_log(MessageLog(), [])
+
+    def _set_log(self, messages: MessageLog, pairs: list[Sequence[Any]]) -> tuple[MessageLog, StepResults]:
+        log = Log(messages, pairs)
+        views = (messages, StepResults(pairs))
+        for view in views:
+            view.bind(log)
+        self.__dict__["_log"] = log
+        self.__dict__["_log_views"] = views
         return views
 
     @property
@@ -132,16 +137,13 @@ class SessionState:
 
     def load_log(self, items: Iterable[Item], *, stored: bool) -> None:
         """Replace the log by `items`; `stored` says that the store holds exactly these."""
-        log = Log()
-        for item in items:
-            log.add(item)
+        taken = Items.of(items)
+        self._set_log(MessageLog(taken.messages), taken.pairs[:])
+        log = self.log
+        log.kinds = bytearray(taken.kinds)
+        log.packed = dict(taken.packed)
         if stored:
-            log.saved = log.stored = len(log.items)
-        self.__dict__["_log"] = log
-        self.__dict__["_log_views"] = (
-            MessageLog(log, (item for item in log.items if item.kind == MESSAGE)),
-            StepResults(log, (item for item in log.items if item.kind == STEP_RESULT)),
-        )
+            log.saved = log.stored = len(log.kinds)
 
     def pending(self) -> Pending:
         """Return what a save has to append, as it is now. Changes nothing; see `mark_saved`."""
@@ -171,7 +173,7 @@ class SessionState:
         """Return a state of its own: same values, same version, same watermark."""
         twin = SessionState(**{name: thaw(getattr(self, name)) for name in HEAD_FIELDS})
         log = self.log
-        twin.load_log((Item(item.kind, item.value, item.packed, -1) for item in log.items), stored=False)
+        twin.load_log(log.items, stored=False)
         twin.log.saved, twin.log.stored = log.saved, log.stored
         twin.version, twin.generation = self.version, self.generation
         return twin

@@ -7,111 +7,16 @@
 
 use std::fmt::Write as _;
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::ffi::compat;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
 
 use super::Lent;
+use super::buffer::Buffer;
 use crate::msgpack::encode::{self as wire, Sink, TooLong};
 use crate::msgpack::marker::{self, ext};
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS, MIN_PACKED_FLOATS};
-
-/// A first guess at the size: most log entries fit.
-const FIRST_CAPACITY: usize = 1024;
-
-/// A `bytes` object under construction.
-struct Buffer {
-    writer: *mut compat::PyBytesWriter,
-    data: *mut u8,
-    len: usize,
-    capacity: usize,
-    /// Growing failed; the exception is set and nothing more is written.
-    failed: bool,
-}
-
-impl Buffer {
-    fn new(py: Python<'_>) -> PyResult<Self> {
-        // SAFETY: the GIL is held; a null is the error that is taken.
-        let writer = unsafe { compat::PyBytesWriter_Create(FIRST_CAPACITY.cast_signed()) };
-        if writer.is_null() {
-            return Err(PyErr::fetch(py));
-        }
-        // SAFETY: the writer is live and has room for FIRST_CAPACITY bytes.
-        let data = unsafe { compat::PyBytesWriter_GetData(writer) }.cast();
-        Ok(Self { writer, data, len: 0, capacity: FIRST_CAPACITY, failed: false })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self, n: usize) -> bool {
-        let wanted = self.len.saturating_add(n).max(self.capacity.saturating_mul(2));
-        let Ok(size) = ffi::Py_ssize_t::try_from(wanted) else {
-            self.failed = true;
-            return false;
-        };
-        // SAFETY: the writer is live and the GIL is held.
-        if self.failed || unsafe { compat::PyBytesWriter_Resize(self.writer, size) } < 0 {
-            self.failed = true;
-            return false;
-        }
-        // SAFETY: as above; the data may have moved.
-        self.data = unsafe { compat::PyBytesWriter_GetData(self.writer) }.cast();
-        self.capacity = wanted;
-        true
-    }
-
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        if self.capacity - self.len < bytes.len() && !self.grow(bytes.len()) {
-            return;
-        }
-        // SAFETY: there is room for `bytes` behind `len`, and no slice borrows the buffer.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.add(self.len), bytes.len()) };
-        self.len += bytes.len();
-    }
-
-    /// Overwrite four bytes that were reserved at `at` for a length.
-    fn patch(&mut self, at: usize, length: u32) {
-        if at.saturating_add(4) <= self.len {
-            // SAFETY: the four bytes lie within what was written.
-            unsafe { std::ptr::copy_nonoverlapping(length.to_be_bytes().as_ptr(), self.data.add(at), 4) };
-        }
-    }
-
-    fn finish(mut self, py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
-        if self.failed {
-            return Err(PyErr::take(py).unwrap_or_else(|| PyOverflowError::new_err("the document is too large")));
-        }
-        let writer = std::mem::replace(&mut self.writer, std::ptr::null_mut());
-        // SAFETY: the writer is live, `len` bytes of it are written, and it is not used again.
-        let bytes = unsafe {
-            let bytes = compat::PyBytesWriter_FinishWithSize(writer, self.len.cast_signed());
-            Bound::from_owned_ptr_or_err(py, bytes)?
-        };
-        Ok(bytes.cast_into()?)
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: null, or a live writer that nobody uses after this.
-        unsafe { compat::PyBytesWriter_Discard(self.writer) };
-    }
-}
-
-impl Sink for Buffer {
-    #[inline]
-    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        self.write(&bytes);
-    }
-
-    #[inline]
-    fn extend(&mut self, bytes: &[u8]) {
-        self.write(bytes);
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -152,6 +57,10 @@ fn scalar(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
                 return false;
             }
             let text = std::slice::from_raw_parts(data.cast::<u8>(), n as usize);
+            if text.len() < 32 {
+                out.short_text([marker::FIXSTR | text.len() as u8], text);
+                return true;
+            }
             wire::str(out, text).is_ok()
         } else if kind == &raw mut ffi::PyLong_Type {
             let mut overflow = 0;
@@ -198,12 +107,12 @@ struct Encoder<'py, 'a> {
 /// Encode `value`; `base` is what a path in an error begins with.
 pub(super) fn encode<'py>(value: &Bound<'py, PyAny>, base: &str, lent: &'static Lent) -> PyResult<Bound<'py, PyBytes>> {
     let py = value.py();
-    let mut encoder = Encoder { py, out: Buffer::new(py)?, stack: Vec::new(), base, lent };
+    let mut encoder = Encoder { py, out: Buffer::new(), stack: Vec::new(), base, lent };
     if !scalar(&mut encoder.out, value.as_ptr()) {
         encoder.open(value.clone())?;
         encoder.run()?;
     }
-    encoder.out.finish(py)
+    Ok(PyBytes::new(py, encoder.out.bytes()))
 }
 
 impl<'py> Encoder<'py, '_> {
@@ -389,7 +298,7 @@ impl<'py> Encoder<'py, '_> {
     fn open_ext(&mut self, code: i8, kind: Kind, obj: Bound<'py, PyAny>, n: usize) -> PyResult<()> {
         self.reserve_depth()?;
         self.out.put([marker::EXT32]);
-        let patch = self.out.len;
+        let patch = self.out.len();
         self.out.put([0, 0, 0, 0, code as u8]);
         wire::array(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many elements"))?;
         self.push(kind, obj, n, Some(patch));
@@ -418,7 +327,7 @@ impl<'py> Encoder<'py, '_> {
         }
         if let Some(at) = frame.patch {
             // The code stands between the length and the body.
-            let Ok(length) = u32::try_from(self.out.len - at - 5) else { return self.fail_here("is too long") };
+            let Ok(length) = u32::try_from(self.out.len() - at - 5) else { return self.fail_here("is too long") };
             self.out.patch(at, length);
         }
         self.stack.pop();
