@@ -22,7 +22,7 @@ from holdall._native import msgpack_decode, msgpack_encode
 from holdall.state import SessionState, StateSerializer
 
 SIZES = {"20 KB": 20_000, "200 KB": 200_000, "2 MB": 2_000_000}
-WORDS = "the agent reads a file and finds that build fails because of missing symbol in linker step café naïve".split()
+WORDS = "the agent reads a file and finds that build fails because of missing symbol in the linker step".split()
 # The rows of the design: on dicts, against msgspec on dicts.
 MUST = 1.0
 AIM = {"encode": 0.75, "decode": 0.65}
@@ -70,7 +70,10 @@ def a_state(size: int, seed: int = 7) -> SessionState:
     rng = random.Random(seed)
 
     def text(n: int) -> str:
-        return " ".join(rng.choices(WORDS, k=n))
+        words = rng.choices(WORDS, k=n)
+        if rng.random() < 0.1:  # a tenth of the texts is not ASCII
+            words[n // 2] = rng.choice(["naïve", "“quoted”", "日本語", "\U0001f600"])
+        return " ".join(words)
 
     state = SessionState("session-0001", "user-42", plan=["look", "fix", "test"], active_tools=["read_file", "run"])
     state.metadata = {"model": "a-model", "tags": ["x", "y"], "budget": 128_000, "temperature": 0.2}
@@ -153,14 +156,16 @@ def rows(sizes: dict[str, int] | None = None) -> list[dict[str, Any]]:
             timed = {"encode": best(encode), "decode": best(lambda decode=decode, theirs=theirs: decode(theirs))}
             for (ours, way), took in times.items():
                 judged = peer == "msgspec, dicts" and ours == "dicts"
-                found.append({
-                    "what": f"{way} {label}, {ours} against {peer}",
-                    "ours": round(took, 1),
-                    "peer": round(timed[way], 1),
-                    "ratio": round(took / timed[way], 2),
-                    "must": MUST if judged else None,
-                    "aim": AIM[way] if judged else None,
-                })
+                found.append(
+                    {
+                        "what": f"{way} {label}, {ours} against {peer}",
+                        "ours": round(took, 1),
+                        "peer": round(timed[way], 1),
+                        "ratio": round(took / timed[way], 2),
+                        "must": MUST if judged else None,
+                        "aim": AIM[way] if judged else None,
+                    }
+                )
     return found
 
 

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::decode::{Reader, Token};
+use super::decode::{Fault, Reader, Token};
 use super::encode;
 use crate::Error;
 
@@ -48,13 +48,17 @@ fn an_extension_of_1_2_4_8_or_16_bytes_has_a_fixed_header() {
     }
 }
 
+/// Whether the error lies within the document.
+fn within(reader: &Reader<'_>, fault: Fault, len: usize) -> bool {
+    matches!(reader.error(fault), Error::Decode { offset, .. } if offset <= len)
+}
+
 fn is_error(data: &[u8]) -> bool {
     let mut reader = Reader::new(data, 0);
     while reader.left() > 0 {
         match reader.token() {
             Ok(_) => {}
-            Err(Error::Decode { offset, .. }) => return offset <= data.len(),
-            Err(_) => return false,
+            Err(fault) => return within(&reader, fault, data.len()),
         }
     }
     false
@@ -125,13 +129,29 @@ proptest! {
         while reader.left() > 0 {
             match reader.token() {
                 Ok(_) => prop_assert!(reader.offset() > last),
-                Err(Error::Decode { offset, .. }) => {
-                    prop_assert!(offset <= data.len());
+                Err(fault) => {
+                    prop_assert!(within(&reader, fault, data.len()));
                     break;
                 }
-                Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
             }
             last = reader.offset();
+        }
+    }
+
+    #[test]
+    fn a_text_ahead_is_the_token_that_is_next(data: Vec<u8>, text in "\\PC{0,300}", cut in 0_usize..400) {
+        let mut whole = written(|out| encode::str(out, text.as_bytes()).expect("short"));
+        whole.truncate(cut);
+        for bytes in [&data, &whole] {
+            let (mut one, mut two) = (Reader::new(bytes, 0), Reader::new(bytes, 0));
+            let token = two.token();
+            if let Some(text) = one.text_ahead() {
+                prop_assert_eq!(token, Ok(Token::Str(text)));
+                prop_assert_eq!(one.offset(), two.offset());
+            } else {
+                prop_assert_eq!(one.offset(), 0);
+                prop_assert!(!matches!(token, Ok(Token::Str(text)) if text.len() < 1 << 16));
+            }
         }
     }
 }

@@ -4,12 +4,12 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyType};
 
 use super::Lent;
 use super::keys::{KEYS, MAX_KEY_BYTES, ascii};
 use crate::Error;
-use crate::msgpack::decode::{Reader, Token};
+use crate::msgpack::decode::{Fault, Reader, Token};
 use crate::msgpack::marker::ext;
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS};
 
@@ -37,21 +37,44 @@ struct Frame<'py> {
     unsalted: usize,
 }
 
+/// The error is in the decoder: results stay small, and are looked at after every value.
+struct Failed;
+
+type Made<'py> = Result<Bound<'py, PyAny>, Failed>;
+
 struct Decoder<'py, 'a> {
     py: Python<'py>,
     reader: Reader<'a>,
-    stack: Vec<Frame<'py>>,
+    /// The containers around the one that is being filled.
+    outer: Vec<Frame<'py>>,
     frozen: bool,
     always_frozen: bool,
     frozen_keys: &'a [String],
     lent: &'static Lent,
+    error: Option<PyErr>,
 }
 
-fn bad<T>(offset: usize, reason: impl Into<String>) -> PyResult<T> {
-    Err(Error::Decode { offset, reason: reason.into() }.into())
+/// Keeps the collector away while objects are made: none of them is garbage.
+struct NoCollection(bool);
+
+impl NoCollection {
+    fn begin() -> Self {
+        // SAFETY: the GIL is held.
+        Self(unsafe { ffi::PyGC_Disable() } != 0)
+    }
 }
 
-/// Decode `data` from byte `start` on; what is `frozen`, or stands under one of `frozen_keys` of the outermost map, is read-only.
+impl Drop for NoCollection {
+    fn drop(&mut self) {
+        if self.0 {
+            // SAFETY: the GIL is held.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}
+
+/// Decode `data` from byte `start` on; what is `frozen`, or stands under one of `frozen_keys` of the outermost map, is
+/// read-only.
 pub(super) fn decode<'py>(
     py: Python<'py>,
     data: &[u8],
@@ -60,39 +83,189 @@ pub(super) fn decode<'py>(
     frozen_keys: &[String],
     lent: &'static Lent,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let reader = Reader::new(data, start);
-    let mut inner = Decoder { py, reader, stack: Vec::new(), frozen, always_frozen: frozen, frozen_keys, lent };
-    let value = inner.run()?;
-    match inner.reader.left() {
-        0 => Ok(value),
-        rest => bad(inner.reader.offset(), format!("{rest} bytes follow the end of the document")),
+    let _no_collection = NoCollection::begin();
+    let mut decoder = Decoder {
+        py,
+        reader: Reader::new(data, start),
+        outer: Vec::new(),
+        frozen,
+        always_frozen: frozen,
+        frozen_keys,
+        lent,
+        error: None,
+    };
+    let made = decoder.document();
+    match (made, decoder.error, decoder.reader.left()) {
+        (Ok(value), None, 0) => Ok(value),
+        (_, Some(error), _) => Err(error),
+        (_, None, rest) => Err(Error::Decode {
+            offset: decoder.reader.offset(),
+            reason: format!("{rest} bytes follow the end of the document"),
+        }
+        .into()),
     }
 }
 
-impl<'py> Decoder<'py, '_> {
-    fn run(&mut self) -> PyResult<Bound<'py, PyAny>> {
+impl<'py, 'a> Decoder<'py, 'a> {
+    fn document(&mut self) -> Made<'py> {
+        let start = self.reader.offset();
+        let token = self.token()?;
+        if let Some(value) = self.plain(start, token)? {
+            return Ok(value);
+        }
+        let mut frame = self.open(start, token)?;
         loop {
-            let Some(mut value) = self.value()? else { continue };
-            loop {
-                let Some(frame) = self.stack.last_mut() else { return Ok(value) };
-                Self::put(frame, value)?;
-                if frame.done < frame.len || frame.key.is_some() {
-                    if self.stack.len() == 1 && !self.frozen_keys.is_empty() {
-                        self.turn();
-                    }
-                    break;
+            let opened = match frame.kind {
+                Kind::Dict => self.fill_dict(&mut frame)?,
+                _ => self.fill(&mut frame)?,
+            };
+            if let Some(inner) = opened {
+                if self.outer.len() + 1 >= MAX_DEPTH {
+                    return self.bad(inner.start, format!("nested deeper than {MAX_DEPTH}"));
                 }
-                value = self.close()?;
+                self.outer.push(std::mem::replace(&mut frame, inner));
+                continue;
             }
+            let value = self.close(&frame)?;
+            let Some(around) = self.outer.pop() else { return Ok(value) };
+            frame = around;
+            self.put(&mut frame, value)?;
         }
     }
 
-    /// Read one token: a value that is complete, or None where a container was opened.
+    /// Read keys and values until one is a container, which is returned, or all are read.
     #[inline]
-    fn value(&mut self) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = self.py;
-        let start = self.reader.offset();
-        let token = self.reader.token()?;
+    fn fill_dict(&mut self, frame: &mut Frame<'py>) -> Result<Option<Frame<'py>>, Failed> {
+        while frame.done < frame.len {
+            let start = self.reader.offset();
+            let key = if let Some(key) = frame.key.take() {
+                key
+            } else if let Some(text) = self.reader.text_ahead() {
+                self.key(start, text)?
+            } else {
+                let token = self.token()?;
+                match self.plain(start, token)? {
+                    Some(key) => self.unsalted(frame, key)?,
+                    None => return self.open(start, token).map(Some),
+                }
+            };
+            if self.outer.is_empty() && !self.frozen_keys.is_empty() {
+                self.turn(&key);
+            }
+            let start = self.reader.offset();
+            let value = if let Some(text) = self.reader.text_ahead() {
+                self.text(start, text)?
+            } else {
+                let token = self.token()?;
+                let Some(value) = self.plain(start, token)? else {
+                    frame.key = Some(key);
+                    return self.open(start, token).map(Some);
+                };
+                value
+            };
+            self.set(frame, &key, &value)?;
+        }
+        Ok(None)
+    }
+
+    /// Read elements until one is a container, which is returned, or all are read.
+    #[inline]
+    fn fill(&mut self, frame: &mut Frame<'py>) -> Result<Option<Frame<'py>>, Failed> {
+        while frame.done < frame.len {
+            let start = self.reader.offset();
+            let token = self.token()?;
+            match self.plain(start, token)? {
+                Some(value) => self.put(frame, value)?,
+                None => return self.open(start, token).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Put a complete value where it belongs in the container around it.
+    #[inline]
+    fn put(&mut self, frame: &mut Frame<'py>, value: Bound<'py, PyAny>) -> Result<(), Failed> {
+        let (obj, at) = (frame.obj.as_ptr(), frame.done.cast_signed());
+        // SAFETY: the frame holds the object, whose type is that of its kind; lists and tuples were made with `len`
+        // places, of which `done` are filled, and nobody else fills them.
+        let status = unsafe {
+            match frame.kind {
+                Kind::List => {
+                    ffi::PyList_SET_ITEM(obj, at, value.into_ptr());
+                    0
+                }
+                Kind::Tuple => {
+                    ffi::PyTuple_SET_ITEM(obj, at, value.into_ptr());
+                    0
+                }
+                Kind::ReadOnlyList => ffi::PyList_Append(obj, value.as_ptr()),
+                Kind::Set => {
+                    let value = if is_salted(&value) { value } else { self.unsalted(frame, value)? };
+                    ffi::PySet_Add(obj, value.as_ptr())
+                }
+                Kind::Dict => {
+                    let Some(key) = frame.key.take() else {
+                        frame.key = Some(self.unsalted(frame, value)?);
+                        return Ok(());
+                    };
+                    return self.set(frame, &key, &value);
+                }
+            }
+        };
+        if status < 0 {
+            return self.failed(frame);
+        }
+        frame.done += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn set(
+        &mut self,
+        frame: &mut Frame<'py>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> Result<(), Failed> {
+        // SAFETY: the frame holds the dict.
+        if unsafe { ffi::PyDict_SetItem(frame.obj.as_ptr(), key.as_ptr(), value.as_ptr()) } < 0 {
+            return self.failed(frame);
+        }
+        frame.done += 1;
+        Ok(())
+    }
+
+    /// Count a key whose hash is not salted: see `MAX_UNSALTED_KEYS`.
+    fn unsalted(&mut self, frame: &mut Frame<'py>, key: Bound<'py, PyAny>) -> Made<'py> {
+        frame.unsalted += usize::from(!is_salted(&key));
+        if frame.unsalted > MAX_UNSALTED_KEYS {
+            return self.bad(frame.start, format!("more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes"));
+        }
+        Ok(key)
+    }
+
+    /// Whether what follows within the outermost map is read-only.
+    #[cold]
+    fn turn(&mut self, key: &Bound<'py, PyAny>) {
+        let key = key.extract::<&str>().ok();
+        self.frozen = self.always_frozen || key.is_some_and(|key| self.frozen_keys.iter().any(|frozen| frozen == key));
+    }
+
+    #[inline]
+    fn token(&mut self) -> Result<Token<'a>, Failed> {
+        match self.reader.token() {
+            Ok(token) => Ok(token),
+            Err(fault) => self.fault(fault),
+        }
+    }
+
+    #[cold]
+    fn fault<T>(&mut self, fault: Fault) -> Result<T, Failed> {
+        self.error = Some(self.reader.error(fault).into());
+        Err(Failed)
+    }
+
+    /// The value of a token that contains no others; None for those that do.
+    fn plain(&mut self, start: usize, token: Token<'_>) -> Result<Option<Bound<'py, PyAny>>, Failed> {
         // SAFETY: the GIL is held; each call gives a new reference or null with the exception set.
         let made = unsafe {
             match token {
@@ -104,132 +277,112 @@ impl<'py> Decoder<'py, '_> {
                 Token::Bool(false) => ffi::Py_NewRef(ffi::Py_False()),
                 Token::Float(value) => ffi::PyFloat_FromDouble(value),
                 Token::Bin(data) => ffi::PyBytes_FromStringAndSize(data.as_ptr().cast(), data.len().cast_signed()),
-                Token::Array(n) if self.frozen => {
-                    let list = read_only(&raw mut ffi::PyList_Type, &self.lent.list);
-                    return self.open(Kind::ReadOnlyList, list, n, start, None);
+                Token::Array(_) | Token::Map(_) | Token::Ext(ext::TUPLE | ext::SET | ext::FROZENSET, _) => {
+                    return Ok(None);
                 }
-                Token::Array(n) => {
-                    return self.open(Kind::List, ffi::PyList_New(n.cast_signed()), n, start, None);
-                }
-                Token::Map(n) => {
-                    let dict = if self.frozen {
-                        read_only(&raw mut ffi::PyDict_Type, &self.lent.dict)
-                    } else {
-                        ffi::PyDict_New()
-                    };
-                    return self.open(Kind::Dict, dict, n, start, None);
-                }
-                Token::Ext(code, body) => return self.ext(start, code, body),
+                Token::Ext(code, body) => return self.extra(start, code, body).map(Some),
             }
         };
-        // SAFETY: as above.
-        unsafe { Bound::from_owned_ptr_or_err(py, made) }.map(Some)
+        self.owned(made).map(Some)
     }
 
     #[inline]
-    fn text(&self, start: usize, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let is_key = self.stack.last().is_some_and(|frame| frame.kind == Kind::Dict && frame.key.is_none());
-        // SAFETY: the GIL is held, and what is called ASCII is ASCII.
-        unsafe {
-            let made = if !text.is_ascii() {
-                let n = text.len().cast_signed();
-                let made = ffi::PyUnicode_DecodeUTF8(text.as_ptr().cast(), n, c"strict".as_ptr());
-                if made.is_null() {
-                    return self.not_utf8(start, text);
-                }
-                made
-            } else if is_key && text.len() <= MAX_KEY_BYTES {
-                KEYS.get(text)
-            } else {
-                ascii(text)
-            };
-            Bound::from_owned_ptr_or_err(self.py, made)
+    fn owned(&mut self, made: *mut ffi::PyObject) -> Made<'py> {
+        // SAFETY: `made` is a new reference or null with the exception set.
+        match unsafe { Bound::from_owned_ptr_or_opt(self.py, made) } {
+            Some(value) => Ok(value),
+            None => self.raised(),
         }
     }
 
     #[cold]
-    fn not_utf8<T>(&self, start: usize, text: &[u8]) -> PyResult<T> {
-        let error = PyErr::fetch(self.py);
-        match std::str::from_utf8(text) {
-            // The text stands right before where the reader is now.
-            Err(fault) => {
-                let offset = self.reader.offset().saturating_sub(text.len()).max(start);
-                bad(offset + fault.valid_up_to(), "a string that is not UTF-8")
+    fn raised<T>(&mut self) -> Result<T, Failed> {
+        self.error = Some(PyErr::fetch(self.py));
+        Err(Failed)
+    }
+
+    #[inline]
+    fn key(&mut self, start: usize, text: &[u8]) -> Made<'py> {
+        if text.len() <= MAX_KEY_BYTES {
+            // SAFETY: the GIL is held.
+            if let Some(made) = unsafe { KEYS.get(text) } {
+                return self.owned(made);
             }
-            Ok(_) => Err(error),
         }
-    }
-
-    /// Open a container; one that is empty is complete at once.
-    #[inline]
-    fn open(
-        &mut self,
-        kind: Kind,
-        made: *mut ffi::PyObject,
-        len: usize,
-        start: usize,
-        end: Option<usize>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // SAFETY: `made` is a new reference or null with the exception set.
-        let obj = unsafe { Bound::from_owned_ptr_or_err(self.py, made)? };
-        if self.stack.len() >= MAX_DEPTH {
-            return bad(start, format!("nested deeper than {MAX_DEPTH}"));
-        }
-        self.stack.push(Frame { kind, obj, done: 0, len, key: None, end, start, unsalted: 0 });
-        if len == 0 { self.close().map(Some) } else { Ok(None) }
-    }
-
-    /// Whether what follows within the outermost map is read-only.
-    fn turn(&mut self) {
-        let Some(frame) = self.stack.last() else { return };
-        let key = frame.key.as_ref().and_then(|key| key.extract::<&str>().ok());
-        self.frozen = self.always_frozen || key.is_some_and(|key| self.frozen_keys.iter().any(|frozen| frozen == key));
+        self.text(start, text)
     }
 
     #[inline]
-    fn put(frame: &mut Frame<'py>, value: Bound<'py, PyAny>) -> PyResult<()> {
-        let obj = frame.obj.as_ptr();
-        // SAFETY: the frame holds the object, whose type is that of its kind; lists and tuples were made with `len`
-        // places, of which `done` are filled, and nobody else fills them.
-        let status = unsafe {
-            match frame.kind {
-                Kind::List => {
-                    ffi::PyList_SET_ITEM(obj, frame.done.cast_signed(), value.into_ptr());
-                    0
+    fn text(&mut self, start: usize, text: &[u8]) -> Made<'py> {
+        if text.is_ascii() {
+            // SAFETY: the GIL is held, and the text is ASCII.
+            let made = unsafe { ascii(text) };
+            return self.owned(made);
+        }
+        let n = text.len().cast_signed();
+        // SAFETY: the GIL is held, and the pointer is to `n` bytes.
+        let made = unsafe { ffi::PyUnicode_DecodeUTF8(text.as_ptr().cast(), n, c"strict".as_ptr()) };
+        if made.is_null() { self.not_utf8(start, text) } else { self.owned(made) }
+    }
+
+    #[cold]
+    fn not_utf8<T>(&mut self, start: usize, text: &[u8]) -> Result<T, Failed> {
+        let error = PyErr::fetch(self.py);
+        if let Err(fault) = std::str::from_utf8(text) {
+            // The text stands right before where the reader is now.
+            let offset = self.reader.offset().saturating_sub(text.len()).max(start);
+            return self.bad(offset + fault.valid_up_to(), "a string that is not UTF-8");
+        }
+        self.error = Some(error);
+        Err(Failed)
+    }
+
+    /// Begin the container that a token announces.
+    #[inline]
+    fn open(&mut self, start: usize, token: Token<'_>) -> Result<Frame<'py>, Failed> {
+        let mut end = None;
+        // SAFETY: the GIL is held; each call gives a new reference or null with the exception set.
+        let (kind, made, len) = unsafe {
+            match token {
+                Token::Array(n) if self.frozen => {
+                    (Kind::ReadOnlyList, read_only(&raw mut ffi::PyList_Type, &self.lent.list), n)
                 }
-                Kind::Tuple => {
-                    ffi::PyTuple_SET_ITEM(obj, frame.done.cast_signed(), value.into_ptr());
-                    0
+                Token::Array(n) => (Kind::List, ffi::PyList_New(n.cast_signed()), n),
+                Token::Map(n) if self.frozen => (Kind::Dict, read_only(&raw mut ffi::PyDict_Type, &self.lent.dict), n),
+                Token::Map(n) => (Kind::Dict, ffi::PyDict_New(), n),
+                Token::Ext(code, body) => {
+                    end = Some(self.reader.offset());
+                    let n = self.enter(start, body)?;
+                    match code {
+                        ext::TUPLE => (Kind::Tuple, ffi::PyTuple_New(n.cast_signed()), n),
+                        ext::SET if self.frozen => (Kind::Set, read_only(&raw mut ffi::PySet_Type, &self.lent.set), n),
+                        ext::SET => (Kind::Set, ffi::PySet_New(std::ptr::null_mut()), n),
+                        _ => (Kind::Set, ffi::PyFrozenSet_New(std::ptr::null_mut()), n),
+                    }
                 }
-                Kind::ReadOnlyList => ffi::PyList_Append(obj, value.as_ptr()),
-                Kind::Set => {
-                    frame.unsalted += usize::from(!is_salted(&value));
-                    ffi::PySet_Add(obj, value.as_ptr())
-                }
-                Kind::Dict => {
-                    let Some(key) = frame.key.take() else {
-                        frame.unsalted += usize::from(!is_salted(&value));
-                        frame.key = Some(value);
-                        return if frame.unsalted > MAX_UNSALTED_KEYS { too_many(frame) } else { Ok(()) };
-                    };
-                    ffi::PyDict_SetItem(obj, key.as_ptr(), value.as_ptr())
-                }
+                _ => return self.bad(start, "a value where a container was expected"),
             }
         };
-        if status < 0 {
-            return failed(frame);
-        }
-        if frame.unsalted > MAX_UNSALTED_KEYS {
-            return too_many(frame);
-        }
-        frame.done += 1;
-        Ok(())
+        let obj = self.owned(made)?;
+        Ok(Frame { kind, obj, done: 0, len, key: None, end, start, unsalted: 0 })
     }
 
-    /// Take the innermost container off the stack, complete.
+    /// Step into the body of an extension, which is one array: its length.
+    fn enter(&mut self, start: usize, body: &[u8]) -> Result<usize, Failed> {
+        let end = self.reader.offset();
+        self.reader.enter(body);
+        let Token::Array(n) = self.token()? else {
+            return self.bad(start, "an extension body that is not one array");
+        };
+        if end.checked_sub(self.reader.offset()).is_none_or(|left| left < n) {
+            return self.bad(start, "an extension body that ends before its array does");
+        }
+        Ok(n)
+    }
+
+    /// Check a container that has all that it declared.
     #[inline]
-    fn close(&mut self) -> PyResult<Bound<'py, PyAny>> {
-        let Some(frame) = self.stack.pop() else { return bad(self.reader.offset(), "no container is open") };
+    fn close(&mut self, frame: &Frame<'py>) -> Made<'py> {
         // SAFETY: the frame holds the object, whose type is that of its kind.
         let size = unsafe {
             match frame.kind {
@@ -239,36 +392,16 @@ impl<'py> Decoder<'py, '_> {
             }
         };
         if size != frame.len.cast_signed() {
-            return bad(frame.start, "a key, or an element of a set, stands twice");
+            return self.bad(frame.start, "a key, or an element of a set, stands twice");
         }
         if frame.end.is_some_and(|end| end != self.reader.offset()) {
-            return bad(frame.start, "an extension body that is not one array");
+            return self.bad(frame.start, "an extension body that is not one array");
         }
-        Ok(frame.obj)
+        Ok(frame.obj.clone())
     }
 
-    fn ext(&mut self, start: usize, code: i8, body: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn extra(&mut self, start: usize, code: i8, body: &[u8]) -> Made<'py> {
         match code {
-            ext::TUPLE | ext::SET | ext::FROZENSET => {
-                let end = self.reader.offset();
-                self.reader.enter(body);
-                let Token::Array(n) = self.reader.token()? else {
-                    return bad(start, "an extension body that is not one array");
-                };
-                if end.checked_sub(self.reader.offset()).is_none_or(|left| left < n) {
-                    return bad(start, "an extension body that ends before its array does");
-                }
-                // SAFETY: the GIL is held.
-                let (kind, made) = unsafe {
-                    match code {
-                        ext::TUPLE => (Kind::Tuple, ffi::PyTuple_New(n.cast_signed())),
-                        ext::SET if self.frozen => (Kind::Set, read_only(&raw mut ffi::PySet_Type, &self.lent.set)),
-                        ext::SET => (Kind::Set, ffi::PySet_New(std::ptr::null_mut())),
-                        _ => (Kind::Set, ffi::PyFrozenSet_New(std::ptr::null_mut())),
-                    }
-                };
-                self.open(kind, made, n, start, Some(end))
-            }
             ext::FLOATS64 => {
                 self.floats(start, body, 8, |bytes| bytes.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes)))
             }
@@ -278,31 +411,22 @@ impl<'py> Decoder<'py, '_> {
             _ => {
                 let body = PyBytes::new(self.py, body);
                 match self.lent.unpack_extra.bind(self.py).call1((code, body, self.frozen)) {
-                    Ok(value) => Ok(Some(value)),
-                    Err(error)
-                        if error.is_instance_of::<PyTypeError>(self.py)
-                            || error.is_instance_of::<PyValueError>(self.py) =>
-                    {
-                        bad(start, error.value(self.py).to_string())
+                    Ok(value) => Ok(value),
+                    Err(error) if is_refusal(self.py, &error) => self.bad(start, error.value(self.py).to_string()),
+                    Err(error) => {
+                        self.error = Some(error);
+                        Err(Failed)
                     }
-                    Err(error) => Err(error),
                 }
             }
         }
     }
 
-    fn floats(
-        &mut self,
-        start: usize,
-        body: &[u8],
-        width: usize,
-        read: impl Fn(&[u8]) -> f64,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn floats(&mut self, start: usize, body: &[u8], width: usize, read: impl Fn(&[u8]) -> f64) -> Made<'py> {
         if !body.len().is_multiple_of(width) {
-            return bad(start, "a list of floats of uneven length");
+            return self.bad(start, "a list of floats of uneven length");
         }
-        let n = body.len() / width;
-        let frozen = self.frozen;
+        let (n, frozen) = (body.len() / width, self.frozen);
         // SAFETY: the list has `n` places, each filled once with a new reference; a read-only one is appended to.
         unsafe {
             let made = if frozen {
@@ -310,18 +434,40 @@ impl<'py> Decoder<'py, '_> {
             } else {
                 ffi::PyList_New(n.cast_signed())
             };
-            let list = Bound::from_owned_ptr_or_err(self.py, made)?;
+            let list = self.owned(made)?;
             for (index, bytes) in body.chunks_exact(width).enumerate() {
-                let value = Bound::from_owned_ptr_or_err(self.py, ffi::PyFloat_FromDouble(read(bytes)))?;
+                let value = self.owned(ffi::PyFloat_FromDouble(read(bytes)))?;
                 if !frozen {
                     ffi::PyList_SET_ITEM(list.as_ptr(), index.cast_signed(), value.into_ptr());
                 } else if ffi::PyList_Append(list.as_ptr(), value.as_ptr()) < 0 {
-                    return Err(PyErr::fetch(self.py));
+                    return self.raised();
                 }
             }
-            Ok(Some(list))
+            Ok(list)
         }
     }
+
+    #[cold]
+    fn bad<T>(&mut self, offset: usize, reason: impl Into<String>) -> Result<T, Failed> {
+        self.error = Some(Error::Decode { offset, reason: reason.into() }.into());
+        Err(Failed)
+    }
+
+    /// What setting a key or adding an element raised: a key that cannot be hashed is the document's fault.
+    #[cold]
+    fn failed<T>(&mut self, frame: &Frame<'py>) -> Result<T, Failed> {
+        let error = PyErr::fetch(self.py);
+        if error.is_instance_of::<PyTypeError>(self.py) {
+            return self.bad(frame.start, "a key, or an element of a set, that cannot be hashed");
+        }
+        self.error = Some(error);
+        Err(Failed)
+    }
+}
+
+/// Whether `unpack_extra` said that the bytes are wrong.
+fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py)
 }
 
 /// A new, empty instance of a read-only subclass of a built-in container, made by the built-in itself.
@@ -329,7 +475,7 @@ impl<'py> Decoder<'py, '_> {
 /// # Safety
 ///
 /// The GIL is held, and `class` derives from `base`.
-unsafe fn read_only(base: *mut ffi::PyTypeObject, class: &Py<pyo3::types::PyType>) -> *mut ffi::PyObject {
+unsafe fn read_only(base: *mut ffi::PyTypeObject, class: &Py<PyType>) -> *mut ffi::PyObject {
     // SAFETY: the built-in types have `tp_new`, which takes a subtype, a tuple and no keywords.
     unsafe {
         let Some(new) = (*base).tp_new else { return std::ptr::null_mut() };
@@ -349,20 +495,4 @@ fn is_salted(key: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is live.
     let kind = unsafe { ffi::Py_TYPE(key.as_ptr()) };
     kind == &raw mut ffi::PyUnicode_Type || kind == &raw mut ffi::PyBytes_Type
-}
-
-#[cold]
-fn too_many<T>(frame: &Frame<'_>) -> PyResult<T> {
-    bad(frame.start, format!("more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes"))
-}
-
-/// What setting a key or adding an element raised: a key that cannot be hashed is the document's fault.
-#[cold]
-fn failed<T>(frame: &Frame<'_>) -> PyResult<T> {
-    let py = frame.obj.py();
-    let error = PyErr::fetch(py);
-    if error.is_instance_of::<PyTypeError>(py) {
-        return bad(frame.start, "a key, or an element of a set, that cannot be hashed");
-    }
-    Err(error)
 }

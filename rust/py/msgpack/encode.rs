@@ -38,9 +38,34 @@ struct Frame<'py> {
     key: Option<Bound<'py, PyAny>>,
     /// Value to write once its key is written, where the key is itself a container.
     value: Option<Bound<'py, PyAny>>,
-    /// Where the length of the extension body belongs, for tuples and sets.
-    patch: Option<usize>,
+    /// Where the length of the extension body belongs, for tuples and sets; 0 for others. An `Option` here costs a tenth
+    /// of the time: two words that are written apart and moved as one.
+    patch: usize,
     unsalted: usize,
+}
+
+/// Write a `str`; false where it is not Unicode text.
+///
+/// # Safety
+///
+/// The GIL is held, and `obj` is a live `str`.
+#[inline]
+unsafe fn string(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
+    // SAFETY: as said above; the text lives as long as the str.
+    unsafe {
+        let mut n: ffi::Py_ssize_t = 0;
+        let data = ffi::PyUnicode_AsUTF8AndSize(obj, &raw mut n);
+        if data.is_null() {
+            ffi::PyErr_Clear();
+            return false;
+        }
+        let text = std::slice::from_raw_parts(data.cast::<u8>(), n.cast_unsigned());
+        if text.len() < 32 {
+            out.short_text([marker::FIXSTR | text.len() as u8], text);
+            return true;
+        }
+        wire::str(out, text).is_ok()
+    }
 }
 
 /// Write `obj` if it is a plain value; false where it is anything else, or not plain after all.
@@ -50,18 +75,9 @@ fn scalar(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
     unsafe {
         let kind = ffi::Py_TYPE(obj);
         if kind == &raw mut ffi::PyUnicode_Type {
-            let mut n: ffi::Py_ssize_t = 0;
-            let data = ffi::PyUnicode_AsUTF8AndSize(obj, &raw mut n);
-            if data.is_null() {
-                ffi::PyErr_Clear();
-                return false;
-            }
-            let text = std::slice::from_raw_parts(data.cast::<u8>(), n as usize);
-            if text.len() < 32 {
-                out.short_text([marker::FIXSTR | text.len() as u8], text);
-                return true;
-            }
-            wire::str(out, text).is_ok()
+            string(out, obj)
+        } else if kind == &raw mut ffi::PyDict_Type || kind == &raw mut ffi::PyList_Type {
+            false
         } else if kind == &raw mut ffi::PyLong_Type {
             let mut overflow = 0;
             let value = ffi::PyLong_AsLongLongAndOverflow(obj, &raw mut overflow);
@@ -185,13 +201,17 @@ impl<'py> Encoder<'py, '_> {
                 return None;
             }
             frame.done += 1;
-            // SAFETY: key and value were just read off the dict and nothing has run since.
-            let is_salted = unsafe {
+            // SAFETY: the key was just read off the dict and nothing has run since.
+            let is_written = unsafe {
                 let kind = ffi::Py_TYPE(key);
-                kind == &raw mut ffi::PyUnicode_Type || kind == &raw mut ffi::PyBytes_Type
+                if kind == &raw mut ffi::PyUnicode_Type {
+                    string(out, key)
+                } else {
+                    frame.unsalted += usize::from(kind != &raw mut ffi::PyBytes_Type);
+                    scalar(out, key)
+                }
             };
-            frame.unsalted += usize::from(!is_salted);
-            if !scalar(out, key) {
+            if !is_written {
                 // SAFETY: the dict holds both; the references taken here are new ones.
                 let (key, value) = unsafe { (Bound::from_borrowed_ptr(py, key), Bound::from_borrowed_ptr(py, value)) };
                 frame.key = Some(key.clone());
@@ -217,7 +237,7 @@ impl<'py> Encoder<'py, '_> {
             let n = unsafe { ffi::PyDict_Size(obj.as_ptr()) } as usize;
             self.reserve_depth()?;
             wire::map(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many keys"))?;
-            self.push(Kind::Dict, obj, n, None);
+            self.push(Kind::Dict, obj, n, 0);
             Ok(())
         } else if kind == &raw mut ffi::PyList_Type || kind == self.lent.list.as_ptr().cast() {
             self.open_list(obj)
@@ -242,7 +262,7 @@ impl<'py> Encoder<'py, '_> {
         }
         self.reserve_depth()?;
         wire::array(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many elements"))?;
-        self.push(Kind::List, obj, n, None);
+        self.push(Kind::List, obj, n, 0);
         Ok(())
     }
 
@@ -301,11 +321,11 @@ impl<'py> Encoder<'py, '_> {
         let patch = self.out.len();
         self.out.put([0, 0, 0, 0, code as u8]);
         wire::array(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many elements"))?;
-        self.push(kind, obj, n, Some(patch));
+        self.push(kind, obj, n, patch);
         Ok(())
     }
 
-    fn push(&mut self, kind: Kind, obj: Bound<'py, PyAny>, len: usize, patch: Option<usize>) {
+    fn push(&mut self, kind: Kind, obj: Bound<'py, PyAny>, len: usize, patch: usize) {
         self.stack.push(Frame { kind, obj, next: 0, done: 0, len, key: None, value: None, patch, unsalted: 0 });
     }
 
@@ -325,7 +345,8 @@ impl<'py> Encoder<'py, '_> {
         if frame.unsalted > MAX_UNSALTED_KEYS {
             return self.fail_here(&unsalted());
         }
-        if let Some(at) = frame.patch {
+        if frame.patch > 0 {
+            let at = frame.patch;
             // The code stands between the length and the body.
             let Ok(length) = u32::try_from(self.out.len() - at - 5) else { return self.fail_here("is too long") };
             self.out.patch(at, length);

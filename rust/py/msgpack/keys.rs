@@ -20,33 +20,39 @@ pub(super) static KEYS: KeyCache = KeyCache(UnsafeCell::new([std::ptr::null_mut(
 /// A hash of length, first and last bytes: keys that agree in all three share a slot, which costs a miss and no more.
 #[inline]
 fn slot(key: &[u8]) -> usize {
-    let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, byte| (word << 8) | u64::from(*byte));
-    let (head, tail) = match (key.first_chunk::<8>(), key.last_chunk::<8>()) {
-        (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
-        _ => (word(key), 0),
+    let (head, tail) = if let (Some(head), Some(tail)) = (key.first_chunk::<8>(), key.last_chunk::<8>()) {
+        (u64::from_le_bytes(*head), u64::from_le_bytes(*tail))
+    } else if let (Some(head), Some(tail)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
+        (u64::from(u32::from_le_bytes(*head)), u64::from(u32::from_le_bytes(*tail)))
+    } else {
+        (key.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte)), 0)
     };
     let mixed = (head ^ tail.rotate_left(29) ^ key.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 54) as usize % SLOTS
 }
 
 impl KeyCache {
-    /// A new reference to the `str` of an ASCII key; null, with the exception set, where memory is short.
+    /// A new reference to the `str` of a short key; None where the key is not ASCII, null, with the exception set, where
+    /// memory is short.
     ///
     /// # Safety
     ///
-    /// The GIL is held, and `key` is ASCII.
+    /// The GIL is held.
     #[inline]
-    pub(super) unsafe fn get(&self, key: &[u8]) -> *mut ffi::PyObject {
+    pub(super) unsafe fn get(&self, key: &[u8]) -> Option<*mut ffi::PyObject> {
         // SAFETY: the GIL is held, and nothing below runs Python code or comes back here.
         unsafe {
-            let Some(cached) = (*self.0.get()).get_mut(slot(key)) else { return std::ptr::null_mut() };
+            let cached = (*self.0.get()).get_mut(slot(key))?;
             if !cached.is_null() {
                 let data = ffi::PyUnicode_DATA(*cached).cast::<u8>();
                 let text = std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(*cached) as usize);
                 if text == key {
                     ffi::Py_INCREF(*cached);
-                    return *cached;
+                    return Some(*cached);
                 }
+            }
+            if !key.is_ascii() {
+                return None;
             }
             let made = ascii(key);
             if !made.is_null() {
@@ -54,7 +60,7 @@ impl KeyCache {
                 ffi::Py_INCREF(made);
                 *cached = made;
             }
-            made
+            Some(made)
         }
     }
 }
