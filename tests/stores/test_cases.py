@@ -185,3 +185,19 @@ async def test_case_57_ids_that_could_never_be_resumed_are_refused(workers: list
         with pytest.raises(ArgumentError) as caught:
             await workers[0].write(wrong, HEAD, expected=None, ttl_s=None)  # type: ignore[arg-type]
         assert isinstance(caught.value, ValueError)
+
+
+async def test_records_end_by_the_clock_of_their_backend(workers: list[Store]):
+    """Nobody moves this clock: a record is there for its time and then, for every worker, it is not."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await workers[0].write(
+        "k", HEAD, expected=ABSENT, ttl_s=0.5, append=[Entry("m", b"1")], tags={"user_id": "u"}, fence=3
+    )
+    assert await workers[1].touch("k", 0.4)
+    while await workers[2].read("k") is not None:
+        assert loop.time() - began < 20
+        await asyncio.sleep(0.02)
+    assert loop.time() - began >= 0.39
+    assert [key async for key in workers[3].find(user_id="u")] == []
+    assert (await workers[3].write("k", HEAD, expected=ABSENT, ttl_s=None)).number == 1

@@ -24,6 +24,13 @@ class TestMemoryStore(StoreConformance):
         self.time += seconds
 
 
+class TestMemoryStoreBySleeping(StoreConformance):
+    """As a third party runs it: nothing but `make_store`."""
+
+    async def make_store(self) -> Store:
+        return MemoryStore()
+
+
 def test_threads_do_not_lose_an_append():
     """8 threads with a loop each append 50 entries to one record."""
     store = MemoryStore()

@@ -33,7 +33,11 @@ class Claims:
         return store
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass for the store: sleep, or move an injected clock."""
+        """Let time pass for the store.
+
+        Sleeps unless overridden: to move an injected clock, or, where the clock is the server's, to make all that is
+        stored end that much earlier. Then `short_s` may be as long as is convenient.
+        """
         await asyncio.sleep(seconds)
 
     @contextlib.asynccontextmanager
