@@ -165,7 +165,8 @@ class RedisLink:
                 # the slot is elsewhere now; the client learns where from a plain call
                 return await client.execute_command(*command), 0
             finally:
-                node.release(connection)
+                # older redis-py has no method for it
+                getattr(node, "release", node._free.append)(connection)  # noqa: SLF001
         pipe = client.pipeline(transaction=False)
         pipe.execute_command(*command)
         pipe.execute_command(*wait)
