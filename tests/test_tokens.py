@@ -130,6 +130,31 @@ def test_cut_is_the_longest_prefix_within_the_limit(tiktoken_encoding, name: str
     assert TOKENIZERS[name].cut(text, limit) == expected
 
 
+# A stretch without a seam that is long: what is searched there is not every prefix, so the oracle must be.
+long_parts = st.one_of(
+    st.tuples(
+        st.sampled_from([*"a _-=あAé中ß\u0301", "ab", "the", "あA", "Aa", " \n", "\n ", "\t", "é́", "中文", "xX"]),
+        st.integers(1, 400),
+    ).map(lambda part: part[0] * part[1]),
+    st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), min_size=50, max_size=400),
+    st.text(st.sampled_from("ABCDあ中"), min_size=50, max_size=400),
+    st.sampled_from(["x", " ", "\n", "!", "1", "'s", "'l"]),
+)
+
+
+@given(parts=st.lists(long_parts, min_size=1, max_size=4), share=st.floats(0, 1))
+@pytest.mark.parametrize("name", NAMES)
+def test_cut_of_long_runs_is_the_longest_prefix(tiktoken_encoding, name: str, parts: list[str], share: float) -> None:
+    tokenizer, encoding = TOKENIZERS[name], tiktoken_encoding(name)
+    text = "".join(parts)[:1200]
+    limit = int(share * len(encoding.encode_ordinary(text)))
+    found = tokenizer.cut(text, limit)
+    assert text.startswith(found)
+    assert len(encoding.encode_ordinary(found)) <= limit
+    for n in range(len(found) + 1, len(text) + 1):
+        assert tokenizer.count(text[:n]) > limit
+
+
 @given(text=texts, limit=st.integers(0, 60))
 @pytest.mark.parametrize("name", NAMES)
 def test_fits_agrees_with_count(name: str, text: str, limit: int) -> None:

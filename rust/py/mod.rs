@@ -12,6 +12,7 @@ mod pack;
 mod relevance;
 mod result;
 mod score;
+mod seen;
 mod shorten;
 mod summary;
 mod tokens;

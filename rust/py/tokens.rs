@@ -7,18 +7,24 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PySlice, PyString, PyTuple, PyType};
 
-use crate::tokens::{self, Counter, Figures, Remembering};
+use super::seen::Seen;
+use crate::tokens::{self, Counter, Figures, PatternBpe, Remembering};
 use crate::{Error, Result};
 
 /// From this many bytes on, counting takes long enough to let other threads run: letting go costs 50 ns.
 const DETACH_BYTES: usize = 2048;
 
+/// What a string that was seen costs beside its characters: a slot of the table and the head of the object.
+const SEEN_BYTES: usize = 80;
+
 /// Counts tokens: the embedded encodings, any tiktoken encoding, or any callable.
 #[pyclass(frozen, module = "holdall")]
 pub(crate) struct Tokenizer {
     counter: Arc<Remembering>,
+    /// Before the counter's own memory, which goes by the text.
+    seen: Seen,
     source: Source,
 }
 
@@ -61,9 +67,21 @@ impl Tokenizer {
 
     #[classmethod]
     fn from_tiktoken(_class: &Bound<'_, PyType>, encoding: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let count = encoding.getattr("encode_ordinary")?;
-        let counter = Callback::new(count.unbind(), 0.0, Returns::Tokens);
-        Ok(Self::made(Arc::new(counter), Source::Tiktoken(encoding.clone().unbind())))
+        let count = encoding.getattr("encode_ordinary").map_err(|_| {
+            PyTypeError::new_err(format!("encoding must be a tiktoken.Encoding, not {}", kind_of(encoding)))
+        })?;
+        let asked = Callback::new(count.unbind(), 0.0, Returns::Tokens);
+        let counter: Arc<dyn Counter> = match parts_of(encoding) {
+            Some((pattern, ranks)) => match tokens::recognise(&pattern, &ranks) {
+                Some(name) => tokens::encoding(name)?,
+                None => match PatternBpe::new(&pattern, ranks, next_id()) {
+                    Some(native) => Arc::new(NativeOrAsked { native, asked }),
+                    None => Arc::new(asked),
+                },
+            },
+            None => Arc::new(asked),
+        };
+        Ok(Self::made(counter, Source::Tiktoken(encoding.clone().unbind())))
     }
 
     #[classmethod]
@@ -93,13 +111,21 @@ impl Tokenizer {
                 PyTypeError::new_err(format!("texts[{at}] must be str, not {}", kind_of(&error.into_inner())))
             })?);
         }
-        let held = strings.iter().map(text_of).collect::<PyResult<Vec<_>>>()?;
+        let mut counts: Vec<Option<u64>> = strings.iter().map(|text| self.seen.get(text)).collect();
+        let unseen: Vec<usize> = (0..counts.len()).filter(|&at| counts[at].is_none()).collect();
+        let held = unseen.iter().map(|&at| text_of(&strings[at])).collect::<PyResult<Vec<_>>>()?;
         let texts: Vec<&str> = held.iter().map(AsRef::as_ref).collect();
         let counter = &*self.counter;
-        if counter.calls_back() {
-            return Ok(tokens::count_many(counter, &texts)?);
+        let afresh = if counter.calls_back() || texts.iter().map(|text| text.len()).sum::<usize>() < DETACH_BYTES {
+            tokens::count_many(counter, &texts)?
+        } else {
+            py.detach(|| tokens::count_many(counter, &texts))?
+        };
+        for (&at, count) in unseen.iter().zip(afresh) {
+            self.seen.put(&strings[at], count);
+            counts[at] = Some(count);
         }
-        Ok(py.detach(|| tokens::count_many(counter, &texts))?)
+        Ok(counts.into_iter().flatten().collect())
     }
 
     fn fits(&self, py: Python<'_>, text: &Bound<'_, PyString>, limit: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -146,10 +172,13 @@ impl Tokenizer {
 
     fn cache_info(&self) -> CacheInfo {
         let Figures { hits, misses, entries, bytes } = self.counter.figures();
-        CacheInfo { hits, misses, entries, bytes }
+        let (seen_hits, strings, characters) = self.seen.figures();
+        let held = (strings * SEEN_BYTES + characters) as u64;
+        CacheInfo { hits: hits + seen_hits, misses, entries, bytes: bytes + held }
     }
 
     fn cache_clear(&self) {
+        self.seen.clear();
         self.counter.clear();
     }
 
@@ -173,7 +202,7 @@ impl Tokenizer {
 
 impl Tokenizer {
     fn made(counter: Arc<dyn Counter>, source: Source) -> Self {
-        Self { counter: Arc::new(Remembering::new(counter)), source }
+        Self { counter: Arc::new(Remembering::new(counter)), seen: Seen::default(), source }
     }
 
     #[allow(dead_code, reason = "the packer takes it")]
@@ -196,7 +225,12 @@ impl Tokenizer {
 
     /// Tokens of a Python string; the quickest way there is for one that was counted before.
     pub(crate) fn count_text(&self, py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<u64> {
-        self.run(py, &text_of(text)?, |counter, text| counter.count(text))
+        if let Some(count) = self.seen.get(text) {
+            return Ok(count);
+        }
+        let count = self.run(py, &text_of(text)?, |counter, text| counter.count(text))?;
+        self.seen.put(text, count);
+        Ok(count)
     }
 
     /// Use the counter, letting other threads run if the text is long and the counter native.
@@ -256,6 +290,45 @@ fn kind_of(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
 }
 
+/// An id for a counter that is like no other.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Tokens with their ranks.
+type Ranks = Vec<(Vec<u8>, u32)>;
+
+/// The pattern and the ranks of a `tiktoken.Encoding`, which it has no public names for; `None` if it keeps them otherwise.
+fn parts_of(encoding: &Bound<'_, PyAny>) -> Option<(String, Ranks)> {
+    let pattern = encoding.getattr("_pat_str").ok()?.extract().ok()?;
+    let ranks = encoding.getattr("_mergeable_ranks").ok()?.cast_into::<PyDict>().ok()?;
+    let rank = |(token, rank): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        Some((token.cast::<PyBytes>().ok()?.as_bytes().to_vec(), rank.extract().ok()?))
+    };
+    Some((pattern, ranks.iter().map(rank).collect::<Option<_>>()?))
+}
+
+/// Counts natively, and asks tiktoken itself where the regex engine gives up.
+struct NativeOrAsked {
+    native: PatternBpe,
+    asked: Callback,
+}
+
+impl Counter for NativeOrAsked {
+    fn count(&self, text: &str) -> Result<u64> {
+        self.native.count(text).or_else(|_| self.asked.count(text))
+    }
+
+    fn cut(&self, text: &str, limit: u64) -> Result<usize> {
+        tokens::cut_by_counting(self, text, limit)
+    }
+
+    fn id(&self) -> u64 {
+        self.native.id()
+    }
+}
+
 /// What a caller's function gives.
 enum Returns {
     Number,
@@ -282,8 +355,7 @@ pub(super) fn take_raised() -> Option<PyErr> {
 
 impl Callback {
     fn new(count: Py<PyAny>, margin: f64, returns: Returns) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-        Self { count, margin, returns, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self { count, margin, returns, id: next_id() }
     }
 
     fn call(&self, py: Python<'_>, text: &str) -> PyResult<u64> {

@@ -10,6 +10,7 @@
 use super::Counter;
 use super::bpe::Bpe;
 use super::split::Split;
+use super::stretch::Stretch;
 use crate::Result;
 
 /// Bytes of the longest prefix of `text` with at most `limit` tokens.
@@ -23,9 +24,7 @@ pub(super) fn longest_prefix<S: Split>(bpe: &Bpe<S>, text: &str, limit: u64) -> 
     let mut count = 0;
     bpe.each_piece(bytes, |from, to, tokens| {
         count += tokens;
-        let white = text[from..to].chars().next_back().is_some_and(char::is_whitespace)
-            && text[from..to].chars().all(char::is_whitespace);
-        if white {
+        if is_white(&text[from..to]) {
             return true;
         }
         if count > limit {
@@ -39,19 +38,24 @@ pub(super) fn longest_prefix<S: Split>(bpe: &Bpe<S>, text: &str, limit: u64) -> 
         return text.len();
     }
     let left = limit - before;
-    let stretch = &text[anchor..end];
-    let ends = stretch.char_indices().rev().map(|(at, _)| at);
-    let found = ends.take_while(|&at| at > 0).find(|&at| bpe.count_up_to(&stretch.as_bytes()[..at], left) <= left);
-    anchor + found.unwrap_or(0)
+    if left == 0 {
+        return anchor;
+    }
+    anchor + Stretch::new(bpe, &text[anchor..end], left).longest()
+}
+
+/// Whether there is nothing but white space.
+fn is_white(text: &str) -> bool {
+    text.chars().next_back().is_some_and(char::is_whitespace) && text.chars().all(char::is_whitespace)
 }
 
 /// How many characters `by_counting` looks ahead of a prefix for a longer one that fits.
-const LOOK_AHEAD: usize = 16;
+const LOOK_AHEAD: usize = 32;
 
 /// Bytes of a long prefix of `text` with at most `limit` tokens, for a counter of which only counts are known.
 ///
 /// For a counter that never falls as the text grows it is the longest. One that falls has no quick exact answer: this
-/// bisects, then goes on as long as one of the next 16 characters ends a prefix that fits.
+/// bisects, then goes on as long as one of the next 32 characters ends a prefix that fits.
 ///
 /// # Errors
 /// As `counter.count`.

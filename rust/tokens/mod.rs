@@ -10,15 +10,18 @@ mod memory;
 mod merge;
 mod models;
 mod packed;
+mod pattern;
 mod piece_cache;
 mod split;
+mod stretch;
 mod vocab;
 
 pub use cut::by_counting as cut_by_counting;
-pub use encodings::{NAMES, encoding};
+pub use encodings::{NAMES, encoding, recognise};
 pub use many::count_many;
 pub use memory::{Figures, Remembering};
 pub use models::encoding_of_model;
+pub use pattern::PatternBpe;
 
 use crate::Result;
 

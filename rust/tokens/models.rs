@@ -36,8 +36,11 @@ const PREFIXES: [(&str, &str); 22] = [
 pub fn encoding_of_model(name: &str) -> Result<&'static str> {
     let bare = name.rsplit('/').next().unwrap_or(name);
     let bare = bare.strip_prefix("ft:").unwrap_or(bare).to_ascii_lowercase();
-    // A name goes on after its prefix with a separator or a digit of its version, or it is another family.
-    let named = |prefix: &str| bare.starts_with(prefix);
+    // After its family's name a model's goes on with a separator, or it is of another family.
+    let named = |prefix: &str| {
+        let rest = bare.strip_prefix(prefix);
+        rest.is_some_and(|rest| prefix.ends_with('-') || !rest.starts_with(|next: char| next.is_ascii_alphanumeric()))
+    };
     if let Some((_, encoding)) = PREFIXES.iter().find(|(prefix, _)| named(prefix)) {
         return Ok(encoding);
     }

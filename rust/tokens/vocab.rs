@@ -179,6 +179,11 @@ impl Vocabulary {
         }
     }
 
+    /// Tokens there are.
+    pub(super) fn len(&self) -> usize {
+        self.halves.len()
+    }
+
     /// The bytes of a token.
     pub(super) fn token(&self, id: Id) -> &[u8] {
         &self.bytes[self.range(id)]
