@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import holdall
+from benches.contention import race
 from benches.floor_sqlite import SqliteFloor
 from holdall import CheckpointManager, SessionState
 
@@ -21,7 +22,7 @@ STEPS = (10, 100, 1000)
 TIMED = 40
 ROUNDS = 3
 STORED_STEPS = 500
-UPDATES = 50
+UPDATES = 150
 WORDS = ["".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)]
 
 
@@ -216,7 +217,39 @@ async def measure() -> list[dict[str, Any]]:
                     "lower": True,
                 }
             )
+        for backend in found:
+            for n_processes in (2, 8):
+                rows += await asyncio.to_thread(contention, backend, n_processes)
     return rows
+
+
+def contention(backend: Backend, n_processes: int) -> list[dict[str, Any]]:
+    """Updates of one key by several processes, ours and by hand in turn."""
+    url = backend.url
+    by_hand = race("by hand", url.replace("ours.db", "floor.db"), n_processes, UPDATES)
+    ours = race("ours", url, n_processes, UPDATES)
+    what = f"{backend.name}: {n_processes} processes update one key"
+    return [
+        {
+            "what": f"{what}, against the loop by hand",
+            "ours": ours["rate"],
+            "peer": by_hand["rate"],
+            "unit": "/s",
+            "ratio": ours["rate"] / by_hand["rate"],
+            "must": 1.0,
+            "aim": 1.5,
+        },
+        {
+            "what": f"{what}: 99th percentile, ours in ms",
+            "ours": ours["p99"] * 1000,
+            "peer": by_hand["p99"] * 1000,
+            "unit": "ms",
+            "ratio": ours["p99"] * 1000,
+            "must": 250.0,
+            "aim": 100.0,
+            "lower": True,
+        },
+    ]
 
 
 def rows() -> Iterator[dict[str, Any]]:

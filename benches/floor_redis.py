@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 _WRITE = """
 if tonumber(redis.call('HGET', KEYS[1], 'v') or 0) ~= tonumber(ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[1], 'v', ARGV[1] + 1, 'd', ARGV[2])
-redis.call('RPUSH', KEYS[2], unpack(ARGV, 3))
+if ARGV[3] then redis.call('RPUSH', KEYS[2], unpack(ARGV, 3)) end
 redis.call('EXPIRE', KEYS[1], 3600)
 redis.call('EXPIRE', KEYS[2], 3600)
 return 1

@@ -10,12 +10,14 @@ from pathlib import Path
 class SqliteFloor:
     """A head row and log rows in one file: WAL, synchronous=FULL."""
 
-    def __init__(self, path: Path) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None)
+    def __init__(self, path: Path | str) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("CREATE TABLE head (id TEXT PRIMARY KEY, version INTEGER, ends REAL, data BLOB) WITHOUT ROWID")
-        self._db.execute("CREATE TABLE log (id TEXT, seq INTEGER, data BLOB, PRIMARY KEY (id, seq))")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS head (id TEXT PRIMARY KEY, version INTEGER, ends REAL, data BLOB) WITHOUT ROWID"
+        )
+        self._db.execute("CREATE TABLE IF NOT EXISTS log (id TEXT, seq INTEGER, data BLOB, PRIMARY KEY (id, seq))")
 
     async def write(self, key: str, version: int, start: int, head: bytes, append: Sequence[bytes]) -> bool:
         """Write version + 1 if the record is at `version`, and the entries from `start` on."""

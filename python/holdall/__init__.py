@@ -46,7 +46,8 @@ if TYPE_CHECKING:
         SqliteSessionStore,
     )
     from holdall.durable.checkpoint import CheckpointManager
-    from holdall.durable.open import open, open_sync  # noqa: A004 - `holdall.open` is the public name
+    from holdall.durable.open import open as open  # noqa: A004 - public, and not in __all__: a star must not hide open()
+    from holdall.durable.open import open_sync
     from holdall.durable.optimistic import OptimisticStateStore
     from holdall.durable.policies import Periodic, PerPhase, PerStep, PerTransaction, policy_for
     from holdall.durable.run import Step, StepRun
@@ -138,4 +139,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_LAZY, *__all__})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdall.state import SessionState
 
 BASE_DELAY_S: Final = 0.010
-MAX_DELAY_S: Final = 0.250
+MAX_DELAY_S: Final = 0.050
 
 Updater = Callable[["SessionState"], "SessionState | Awaitable[SessionState | None] | None"]
 
