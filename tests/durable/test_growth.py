@@ -106,3 +106,35 @@ async def test_clock_jumps_neither_lose_nor_excuse_an_update(tmp_path: Path, jum
         loaded = await store.load("s")
         assert (loaded.version, loaded.summary) == (2, "newer")
         await store.save(loaded)
+
+
+@pytest.mark.postgres
+async def test_case_14_postgres_stays_under_twice_the_text(postgres_server: Any) -> None:
+    """500 steps, every table and index of the store, as they are without a VACUUM."""
+    import asyncpg
+
+    schema = f"growth_{uuid4().hex[:12]}"
+    async with holdall.open(postgres_server.url, schema=schema) as store:
+        raw = await run_steps(store)
+    connection = await asyncpg.connect(postgres_server.url)
+    stored = await connection.fetchval(
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = $1 AND c.relkind = 'r'",
+        schema,
+    )
+    await connection.close()
+    assert 0.5 * raw < stored <= 2 * raw
+
+
+@pytest.mark.redis
+async def test_case_15_redis_keeps_as_many_keys_as_before(valkey_server: Any) -> None:
+    """50 saves of one session: the number of keys is that of the first."""
+    with valkey_server.client() as client:
+        async with holdall.open(valkey_server.url) as store:
+            state = SessionState(session_id=f"s-{uuid4().hex}", user_id=f"u-{uuid4().hex}")
+            await store.save(state)
+            before = client.dbsize()
+            for n in range(50):
+                state.messages.append({"role": "user", "content": str(n)})
+                await store.save(state)
+            assert client.dbsize() == before
