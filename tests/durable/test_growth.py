@@ -132,6 +132,7 @@ async def test_case_15_redis_keeps_as_many_keys_as_before(valkey_server: Any) ->
     with valkey_server.client() as client:
         async with holdall.open(valkey_server.url) as store:
             state = SessionState(session_id=f"s-{uuid4().hex}", user_id=f"u-{uuid4().hex}")
+            state.messages.append({"role": "user", "content": "first"})
             await store.save(state)
             before = client.dbsize()
             for n in range(50):

@@ -11,10 +11,10 @@ from holdall.state.values import thaw
 from holdall.stores.base import ABSENT, Absent, Blob, Entry, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdall.state import SessionState, StateSerializer
-    from holdall.state.messages import Item, Pending
+    from holdall.state.log import Item, Pending
 
 # No store draws it, so a state whose version nobody loaded conflicts with every record.
 _NO_GENERATION: Final = "-"
@@ -65,7 +65,7 @@ class RestorePoint(NamedTuple):
     """A state as it was before a step, cheap to take: the log's items never change, so only their list is copied."""
 
     head: dict[str, Any]
-    items: list[Item]
+    items: Sequence[Item]
     saved: int
     stored: int
 
@@ -73,7 +73,7 @@ class RestorePoint(NamedTuple):
     def of(cls, state: SessionState) -> RestorePoint:
         """Remember the state as it is now."""
         log = state.log
-        return cls({name: thaw(getattr(state, name)) for name in HEAD_FIELDS}, log.items[:], log.saved, log.stored)
+        return cls({name: thaw(getattr(state, name)) for name in HEAD_FIELDS}, log.items, log.saved, log.stored)
 
     def restore(self, state: SessionState) -> None:
         """Make the state what it was; the point can be restored again."""
