@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use holdall::knapsack::{Candidate, Limits, choose, greedy, zero_one};
+use holdall::pack::shorten::{shortened, summarise};
 use holdall::score::{Decay, Quantiser, Recency, value};
+use holdall::tokens::encoding;
 
 /// Instances per size: what is timed is their mean, since one instance says little of a search.
 const N_INSTANCES: u64 = 24;
@@ -120,5 +122,36 @@ fn solvers(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group! { name = core; config = Criterion::default().sample_size(50); targets = solvers }
+/// 20,000 words in sentences of 5 to 20, with the repetitions that topics bring.
+fn prose() -> String {
+    let mut draws = Draws(7);
+    let mut text = String::new();
+    let mut n_words = 0;
+    while n_words < 20_000 {
+        let length = 5 + draws.below(16);
+        for n in 0..length {
+            let share = draws.share();
+            let word = (share * share * 3_000.0) as u64;
+            text.push_str(if n == 0 { "The " } else { " " });
+            text.push_str(["deploy", "invoice", "table", "lock", "worker"][(word % 5) as usize]);
+            text.push_str(&(word / 5).to_string());
+        }
+        text.push_str(if draws.below(4) == 0 { ".\n" } else { ". " });
+        n_words += length;
+    }
+    text
+}
+
+fn forms(criterion: &mut Criterion) {
+    let text = prose();
+    let Ok(counter) = encoding("o200k_base") else { panic!("o200k_base is embedded") };
+    let Ok(tokens) = counter.count(&text) else { panic!("the embedded counters count everything") };
+    let mut group = criterion.benchmark_group("shorten 20,000 words");
+    group.bench_function("count", |bencher| bencher.iter(|| black_box(counter.count(&text))));
+    group.bench_function("head and tail", |bencher| bencher.iter(|| black_box(shortened(&text, tokens, &*counter))));
+    group.bench_function("summary", |bencher| bencher.iter(|| black_box(summarise(&[&text], 1_000, &*counter))));
+    group.finish();
+}
+
+criterion_group! { name = core; config = Criterion::default().sample_size(50); targets = solvers, forms }
 criterion_main!(core);

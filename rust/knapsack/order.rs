@@ -39,7 +39,7 @@ impl Step {
 }
 
 /// A range this small is sorted rather than split further.
-const SORT_BELOW: usize = 64;
+const SORT_BELOW: usize = 32;
 
 /// Splits before a range is sorted whatever its size, so that no input makes the break slow to find.
 const MAX_SPLITS: usize = 16;
