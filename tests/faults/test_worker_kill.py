@@ -85,7 +85,7 @@ async def test_acknowledged_writes_survive_random_kills(
 ) -> None:
     """No acknowledged write is lost and none is applied twice, wherever the kill lands."""
     seed = random.randrange(10**6)
-    figures = await kill_again_and_again(herd, url, session_id, 300 if full else 12, random.Random(seed))
+    figures = await kill_again_and_again(herd, url, session_id, 300 if full else 8, random.Random(seed))
     report(f"worker kill, {url.partition(':')[0]}, seed {seed}: {figures}")
     assert not figures.lost, figures.lost
     assert not figures.duplicated, figures.duplicated
@@ -93,15 +93,17 @@ async def test_acknowledged_writes_survive_random_kills(
     assert figures.during_write * 2 >= figures.kills, "too few kills landed during a write"
 
 
-async def test_kill_at_every_io_of_a_save(url: str, herd: Herd, session_id: str, report: Report) -> None:
+async def test_kill_at_every_io_of_a_save(url: str, herd: Herd, full: bool, session_id: str, report: Report) -> None:
     """Killed before or after any single I/O of a save, the session is at the old or at the new version, never between."""
     store = holdall.open(url)
     outcomes = {"old": 0, "new": 0}
     try:
         for after in (False, True):
+            # PostgreSQL takes some fifty sends and receives to connect, load and save: every fifth is a sample of them.
+            stride = 5 if url.startswith("postgres") and not full else 1
             k = 0
             while True:
-                k += 1
+                k += stride
                 session = f"{session_id}/{after}/{k}"
                 # A session with some history, saved by a worker that is not killed.
                 herd.start("append", url=url, session=session, limit=2, ready=False)
