@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 _WRITE = """
 if tonumber(redis.call('HGET', KEYS[1], 'v') or 0) ~= tonumber(ARGV[1]) then return 0 end
@@ -20,7 +22,11 @@ class RedisFloor:
     """A hash and a list under one hash tag, one script call a checkpoint."""
 
     def __init__(self, url: str) -> None:
-        self._client = Redis.from_url(url)
+        # The pool that the store uses: one that waits for a connection where all are taken.
+        pool = BlockingConnectionPool.from_url(
+            url, max_connections=50, timeout=10.0, socket_timeout=10.0, retry=Retry(NoBackoff(), 0)
+        )
+        self._client = Redis.from_pool(pool)
         self._write = self._client.register_script(_WRITE)
 
     async def write(self, key: str, version: int, start: int, head: bytes, append: Sequence[bytes]) -> bool:
