@@ -20,7 +20,7 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from holdall.errors import ArgumentError, OutcomeUnknownError, StoreUnavailableError
+from holdall.errors import ArgumentError, DecodeError, OutcomeUnknownError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Entry, Version
 from holdall.stores.redis import RedisStore
 from tests.servers.process import HOST, free_port
@@ -292,6 +292,37 @@ def test_passwords_are_not_shown():
         store = RedisStore(url)
         assert "s3cret" not in repr(store)
         assert "host" in repr(store) or "a:1,b:2" in repr(store)
+
+
+def test_a_sentinel_url_says_everything():
+    """Several hosts, a service, a database, a password for the servers and one for the Sentinels, and TLS."""
+    client = RedisStore("rediss+sentinel://u:p%40@a:1,[::1]:2,c/main/3?sentinel_password=q")._link.client
+    pool = client.connection_pool
+    assert (pool.service_name, pool.connection_kwargs["db"]) == ("main", 3)
+    assert (pool.connection_kwargs["username"], pool.connection_kwargs["password"]) == ("u", "p@")
+    sentinels = [sentinel.connection_pool.connection_kwargs for sentinel in pool.sentinel_manager.sentinels]
+    assert [(options["host"], options["port"]) for options in sentinels] == [("a", 1), ("::1", 2), ("c", 26379)]
+    assert {options["password"] for options in sentinels} == {"q"}
+    with pytest.raises(ArgumentError, match="SERVICE"):
+        _ = RedisStore("redis+sentinel://a:1")._link.client
+
+
+async def test_what_is_no_record_is_a_typed_error(store: RedisStore, admin: Redis):
+    """Fields that another program wrote are not read as a record."""
+    head = store._index.slot_keys("k")[0]
+    for damage in ({"n": "x"}, {"t": "{"}, {"f": b"\xff"}, {"l": "-"}, {"g": b"\xff"}):
+        await admin.delete(head)
+        await store.write("k", HEAD, expected=None, ttl_s=None)
+        await admin.hset(head, mapping=damage)
+        with pytest.raises((DecodeError, StoreUnavailableError)):
+            await store.read("k")
+    await admin.delete(head)
+    await store.write("k", HEAD, expected=None, ttl_s=None, append=[Entry("m", b"1")])
+    await admin.lset(store._index.slot_keys("k")[1], 0, b"\xff\0")
+    with pytest.raises(DecodeError):
+        await store.read("k")
+    with pytest.raises(DecodeError):
+        await store.read_log("k", kind=None)
 
 
 async def test_a_server_that_is_not_there_is_named():

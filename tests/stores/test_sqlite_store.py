@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from holdall.errors import ArgumentError, NewerStateError, StoreUnavailableError
+from holdall.errors import ArgumentError, DecodeError, NewerStateError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
 from holdall.stores.sql import migrations
 from holdall.stores.sqlite import SqliteStore
@@ -100,6 +100,20 @@ async def test_a_folder_in_place_of_a_file_is_a_typed_error(tmp_path: Path):
     store = SqliteStore(tmp_path)
     with pytest.raises(StoreUnavailableError):
         await store.read("k")
+    await store.aclose()
+
+
+async def test_what_is_no_record_is_a_typed_error(tmp_path: Path):
+    """Tags that another program wrote are not read as tags."""
+    store = SqliteStore(tmp_path / "state.db")
+    await store.write("k", HEAD, expected=ABSENT, ttl_s=None)
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.execute("UPDATE records SET tags = '{'")
+    db.commit()
+    db.close()
+    for call in (store.read("k"), store.write("k", HEAD, expected=None, ttl_s=None)):
+        with pytest.raises(DecodeError):
+            await call
     await store.aclose()
 
 

@@ -81,10 +81,19 @@ class Record:
 
 @runtime_checkable
 class Store(Protocol):
-    """What a backend implements, and nothing else.
+    """What a backend implements, and nothing else. `holdall.testing.StoreConformance` holds it to every sentence.
 
     Head, append, version, tags and expiry change together or not at all. Every method may raise `StoreUnavailableError`;
-    a write whose reply was lost and that carries no `op_id` raises `OutcomeUnknownError`.
+    a write whose reply was lost and that carries no `op_id` raises `OutcomeUnknownError`. After a lost connection a store
+    tries once more, and only reads and calls with an `op_id`.
+
+    - A record begins at number 1 of a drawn generation and each write adds 1. Used again after a delete or its expiry, a
+      key begins a new generation, with an empty log and no tags; who still names the old one meets a conflict.
+    - Expiry ends a record at once, swept or not, and its fence and op_ids with it. A delete leaves a tombstone that keeps
+      both for a retention; a later record of the key goes on with them.
+    - A call is repeated by its operation and `op_id`: it is answered as before, also past its fence and its version, and has
+      no second effect. Calls that were refused, or found no record, had no effect and are not remembered.
+    - What is stored is what was there when the call was made, whatever changes while it waits.
     """
 
     backend: str

@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 
-from holdall.errors import ArgumentError
+from holdall.errors import ArgumentError, DecodeError
 from holdall.stores.base import Absent, Blob, Entry, Version
 
 MAX_KEY_BYTES = 4096
@@ -122,6 +122,12 @@ def check_expected(expected: object) -> Version | Absent | None:
     if expected is None or isinstance(expected, Absent):
         return expected
     return check_version(expected)
+
+
+def not_ours(backend: str, key: str, cause: Exception) -> DecodeError:
+    """What lies under a key was not written by holdall, or was damaged since."""
+    shown = key if len(key) <= 80 else f"{key[:80]}..."  # noqa: PLR2004 - one line of a terminal
+    return DecodeError(f"{backend}: what lies under {shown!r} is no record: {cause}", offset=0, reason=str(cause))
 
 
 def op_token(operation: str, op_id: str | None) -> str | None:

@@ -34,8 +34,9 @@ class RedisStore:
     lose writes that no replica had yet. `wait_replicas` narrows that window; it does not close it.
 
     Args:
-        url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://host:port,host:port/SERVICE/DB`, or
-            `redis+cluster://host:port`; None if a client is given.
+        url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://user:password@host:port,host:port/SERVICE/DB` (what the
+            Sentinels themselves ask for is `?sentinel_password=`), or `redis+cluster://host:port`, the last two also with
+            `rediss+`; None if a client is given.
         client: A `redis.asyncio` client to use instead; it is not closed by `aclose`.
         namespace: What every key begins with: letters, digits and `_.:/-`.
         durability: What the server is set to; only named here. "process" is AOF, "memory" is none.
@@ -85,19 +86,13 @@ class RedisStore:
         row = await self._link.call("read", lambda: self._link.run("read", slot, [log_from]), is_repeatable=True)
         if row is None:
             return None
-        generation, number, name, data, log_len, tags, ends, entries = row
-        length = int(log_len)
-        if len(entries) != max(0, length - log_from):
+        try:
+            record = _record(key, row, log_from)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise keys.not_ours("redis", key, error) from error
+        if len(record.entries) != max(0, record.log_len - log_from):
             raise damaged("read", key)
-        return Record(
-            key,
-            Version(generation.decode(), int(number)),
-            Blob(name.decode(), data),
-            [_entry(entry, log_from + n) for n, entry in enumerate(entries)],
-            length,
-            None if int(ends) < 0 else int(ends) / 1000,
-            json.loads(tags),
-        )
+        return record
 
     async def write(
         self,
@@ -172,7 +167,10 @@ class RedisStore:
                 # gone, or another generation than the one that was being read: its entries are gone too
                 return [] if not generation else await self.read_log(key, kind=kind, before=before, limit=limit)
             generation, rest, seqs, entries = reply
-            found += [_entry(entry, int(seq)) for seq, entry in zip(seqs, entries, strict=True)]
+            try:
+                found += [_entry(entry, int(seq)) for seq, entry in zip(seqs, entries, strict=True)]
+            except ValueError as error:
+                raise keys.not_ours("redis", key, error) from error
             if at is not None and int(rest) == at:
                 break
             at = int(rest)
@@ -297,6 +295,19 @@ def _expectation(expected: Version | Absent | None) -> tuple[str, str, str]:
     if isinstance(expected, Absent):
         return "absent", "", ""
     return "version", expected.generation, str(expected.number)
+
+
+def _record(key: str, row: Sequence[Any], log_from: int) -> Record:
+    generation, number, name, data, log_len, tags, ends, entries = row
+    return Record(
+        key,
+        Version(generation.decode(), int(number)),
+        Blob(name.decode(), data),
+        [_entry(entry, log_from + n) for n, entry in enumerate(entries)],
+        int(log_len),
+        None if int(ends) < 0 else int(ends) / 1000,
+        json.loads(tags),
+    )
 
 
 def _entry(data: bytes, seq: int) -> Entry:

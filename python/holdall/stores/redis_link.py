@@ -108,12 +108,17 @@ class RedisLink:
             name, _, port = host.rpartition(":") if ":" in host else (host, "", "26379")
             sentinels.append((name.strip("[]"), int(port)))
         extra = dict(parse_qsl(parts.query))
-        self._sentinel = Sentinel(sentinels, sentinel_kwargs=common)  # type: ignore[no-untyped-call]
+        own = {
+            name.removeprefix("sentinel_"): extra[name]
+            for name in ("sentinel_username", "sentinel_password")
+            if name in extra
+        }
+        self._sentinel = Sentinel(sentinels, sentinel_kwargs=common | own)  # type: ignore[no-untyped-call]
         return self._sentinel.master_for(
             service,
             db=int(db or 0),
             username=unquote(username) or None,
-            password=unquote(password) or extra.get("password"),
+            password=unquote(password) or None,
             max_connections=2 * self._max_connections,
             **common,
         )

@@ -76,7 +76,7 @@ class SqliteStore:
             ).fetchone()
             if row is None:
                 return None
-            record_id, meta = _meta(row[2:])
+            record_id, meta = _meta(key, row[2:])
             entries = db.execute(
                 "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
                 (_pos(record_id, 0), _pos(record_id, min(log_from, meta.log_len)), _pos(record_id, meta.log_len)),
@@ -263,16 +263,18 @@ def _pos(record_id: int, seq: int) -> int:
     return (record_id << _SEQ_BITS) + seq
 
 
-def _meta(row: Sequence[Any]) -> tuple[int, rules.Meta]:
+def _meta(key: str, row: Sequence[Any]) -> tuple[int, rules.Meta]:
     record_id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted = row
-    return record_id, rules.Meta(
-        generation, number, log_len, expires_at, json.loads(tags), fence, ops, bool(is_deleted)
-    )
+    try:
+        decoded = json.loads(tags)
+    except (ValueError, TypeError) as error:
+        raise keys.not_ours("sqlite", key, error) from error
+    return record_id, rules.Meta(generation, number, log_len, expires_at, decoded, fence, ops, bool(is_deleted))
 
 
 def _find_meta(db: sqlite3.Connection, key: str) -> tuple[int | None, rules.Meta | None]:
     row = db.execute(f"SELECT {_META} FROM records WHERE key = ?", (key,)).fetchone()
-    return (None, None) if row is None else _meta(row)
+    return (None, None) if row is None else _meta(key, row)
 
 
 def _columns(meta: rules.Meta, head: Blob) -> tuple[object, ...]:
