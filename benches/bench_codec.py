@@ -22,7 +22,26 @@ from holdall._native import msgpack_decode, msgpack_encode
 from holdall.state import SessionState, StateSerializer
 
 SIZES = {"20 KB": 20_000, "200 KB": 200_000, "2 MB": 2_000_000}
-WORDS = "the agent reads a file and finds that build fails because of missing symbol in the linker step".split()
+WORDS = [
+    "the",
+    "agent",
+    "reads",
+    "a",
+    "file",
+    "and",
+    "finds",
+    "that",
+    "build",
+    "fails",
+    "because",
+    "of",
+    "missing",
+    "symbol",
+    "in",
+    "the",
+    "linker",
+    "step",
+]
 # The rows of the design: on dicts, against msgspec on dicts.
 MUST = 1.0
 AIM = {"encode": 0.75, "decode": 0.65}
@@ -148,8 +167,8 @@ def rows(sizes: dict[str, int] | None = None) -> list[dict[str, Any]]:
         times = {
             ("dicts", "encode"): best(lambda document=document: msgpack_encode(document)),
             ("dicts", "decode"): best(lambda data=data: msgpack_decode(data)),
-            ("SessionState", "encode"): best(lambda state=state: serializer.dumps(state)),
-            ("SessionState", "decode"): best(lambda data=data: serializer.loads(data)),
+            ("SessionState", "encode"): best(lambda serializer=serializer, state=state: serializer.dumps(state)),
+            ("SessionState", "decode"): best(lambda serializer=serializer, data=data: serializer.loads(data)),
         }
         for peer, (encode, decode) in peers(document).items():
             theirs = encode()
