@@ -73,7 +73,7 @@ use crate::Result;
 use crate::tokens::Counter;
 
 /// How an image is billed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageRule {
     /// `OpenAI`'s: a base and so much for each tile of 512 x 512, after scaling down.
     Tiles {
@@ -142,7 +142,7 @@ fn shrink(width: u64, height: u64, side: u64, limit: u64) -> (u64, u64) {
 }
 
 /// What is counted besides the texts. Every figure can be calibrated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Overhead {
     /// For each message.
     pub per_message: u64,

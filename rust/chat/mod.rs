@@ -30,6 +30,7 @@ mod fingerprint;
 pub mod framing;
 pub mod group;
 mod json;
+mod known;
 mod media;
 mod model;
 mod node;
@@ -45,6 +46,8 @@ pub use detect::detect;
 pub use edit::{Edit, EditTree, apply};
 pub use fingerprint::Fingerprinter;
 pub use json::{MAX_DEPTH, MAX_VALUES};
+#[cfg(feature = "python")]
+pub(crate) use known::{Known, locked};
 pub use media::{Media, MediaKind};
 pub use model::{Answer, Call, Format, Message, Part, PartKind, Rest, Role};
 pub use node::{Json, Key, Kind, Node};

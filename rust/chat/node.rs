@@ -126,6 +126,13 @@ pub trait Node: Clone {
     /// The entries of an object, in order, keys as text nodes; nothing for any other kind.
     fn entries(&self) -> impl Iterator<Item = (Self, Self)>;
 
+    /// A hash that is good within this process only, where one can be had without reading the texts.
+    ///
+    /// Equal hashes mean the same shape, order, keys, texts and scalars, as of a fingerprint.
+    fn passing_hash(&self) -> Option<u128> {
+        None
+    }
+
     /// The name of the value's type for messages to people.
     fn type_name(&self) -> String {
         self.kind().name().to_owned()

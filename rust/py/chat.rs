@@ -1,22 +1,26 @@
 //! The binding of `chat`: messages in, edited copies out, and what a conversation costs.
 
+use std::hash::Hash;
+use std::sync::Mutex;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::node::{PyNode, key, plain};
 use super::tokens::Tokenizer;
 use crate::chat::framing::{ImageRule, Overhead, cost};
 use crate::chat::group::{GroupKind, group};
-use crate::chat::{self, Edit, EditTree, Format, Key, Message, Path};
+use crate::chat::{self, Edit, EditTree, Fingerprinter, Format, Key, Known, Message, Path, locked};
+use crate::tokens::Counter;
 use crate::tools::Costs;
 use crate::{Error, Result};
 
 /// A conversation as the caller gave it, and as it was read. The nodes are the caller's own objects.
-pub(super) struct Conversation<'py> {
-    pub(super) format: Format,
-    pub(super) nodes: Vec<Bound<'py, PyAny>>,
-    pub(super) messages: Vec<Message>,
-    pub(super) system: Option<Message>,
+struct Conversation<'py> {
+    format: Format,
+    nodes: Vec<Bound<'py, PyAny>>,
+    messages: Vec<Message>,
 }
 
 /// The messages of a list, a tuple or another sequence.
@@ -43,7 +47,7 @@ fn listed<'py>(messages: &Bound<'py, PyAny>, wanted: &str) -> PyResult<Vec<Bound
 }
 
 /// Read a conversation. `format` is found from the messages when none is named.
-pub(super) fn read<'py>(
+fn read<'py>(
     messages: &Bound<'py, PyAny>,
     format: Option<&str>,
     system: Option<&Bound<'py, PyAny>>,
@@ -55,11 +59,7 @@ pub(super) fn read<'py>(
         None => chat::detect(&views, system.is_some()),
     };
     let messages = chat::parse_all(format, &views)?;
-    let system = match system {
-        Some(system) => Some(chat::parse_system(&PyNode::new(system.clone()))?),
-        None => None,
-    };
-    Ok(Conversation { format, nodes, messages, system })
+    Ok(Conversation { format, nodes, messages })
 }
 
 /// A copy of `value` with the edits made. Only what lies on a path is copied, as plain dicts and lists; the rest is shared.
@@ -157,22 +157,54 @@ fn count_messages<'py>(
     overhead: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<u64> {
     let overhead = self::overhead(overhead)?;
-    let conversation = read(messages, format, system)?;
-    let schemas = tools.map(tool_texts).transpose()?.unwrap_or_default();
     let tokenizer = tokenizer.map_or_else(|| Tokenizer::default_one(py), Ok)?;
     let counter = tokenizer.get().counter();
-    let count = || -> Result<u64> {
-        let costs = Costs::default();
-        let mut total = overhead.per_request.saturating_add(if schemas.is_empty() { 0 } else { costs.once });
-        for message in conversation.system.iter().chain(&conversation.messages) {
-            total = total.saturating_add(cost(message, &*counter, &overhead)?.total);
+    let schemas = tools.map(tool_texts).transpose()?.unwrap_or_default();
+    let views: Vec<PyNode<'_>> = nodes(messages)?.into_iter().map(PyNode::new).collect();
+    let format = match format {
+        Some(name) => Format::named(name)?,
+        None => chat::detect(&views, system.is_some()),
+    };
+    let mut total = overhead.per_request;
+    let salt = salt(&*counter, format, &overhead);
+    let mut fingerprinter = Fingerprinter::default();
+    let mut unknown = Vec::new();
+    for (index, view) in views.iter().enumerate() {
+        let key = fingerprinter.hash(index, view)? ^ salt;
+        match locked(&COUNTED).get(key) {
+            Some(tokens) => total = total.saturating_add(tokens),
+            None => unknown.push((key, chat::parse(format, index, view)?)),
         }
+    }
+    let system = system.map(|system| chat::parse_system(&PyNode::new(system.clone()))).transpose()?;
+    let mut count = || -> Result<u64> {
+        for (key, message) in &unknown {
+            let tokens = cost(message, &*counter, &overhead)?.total;
+            locked(&COUNTED).put(*key, tokens);
+            total = total.saturating_add(tokens);
+        }
+        if let Some(system) = &system {
+            total = total.saturating_add(cost(system, &*counter, &overhead)?.total);
+        }
+        let costs = Costs::default();
+        total = total.saturating_add(if schemas.is_empty() { 0 } else { costs.once });
         for schema in &schemas {
             total = total.saturating_add(costs.per_tool).saturating_add(counter.count(schema)?);
         }
         Ok(total)
     };
-    if counter.calls_back() { Ok(count()?) } else { Ok(py.detach(count)?) }
+    let is_quick = unknown.is_empty() && system.is_none() && schemas.is_empty();
+    if is_quick || counter.calls_back() { Ok(count()?) } else { Ok(py.detach(count)?) }
+}
+
+/// Tokens of the messages that were counted before, by fingerprint and salt.
+static COUNTED: Mutex<Known<u64>> = Mutex::new(Known::new());
+
+/// Tells counts of one counter, format and overhead from those of others.
+fn salt(counter: &dyn Counter, format: Format, overhead: &Overhead) -> u128 {
+    let mut hasher = Xxh3Default::new();
+    (counter.id(), format, overhead).hash(&mut hasher);
+    hasher.digest128()
 }
 
 /// Each tool of a list as its compact JSON.
@@ -284,7 +316,7 @@ fn named_key(name: &str) -> Result<Key> {
 /// A hash of a message's content, order and shape.
 #[pyfunction]
 fn _chat_fingerprint(message: Bound<'_, PyAny>) -> PyResult<u128> {
-    Ok(chat::Fingerprinter::default().hash(0, &PyNode::new(message))?)
+    Ok(Fingerprinter::default().hash(0, &PyNode::new(message))?)
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

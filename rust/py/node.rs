@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
 
 use super::tokens::text_of;
-use crate::chat::{Key, Kind, Node};
+use crate::chat::{Key, Kind, MAX_DEPTH, Node};
 
 /// A Python value: a dict, a list or tuple, a str, None, a bool, an int or a float as they are; another mapping or sequence, or
 /// an object that `model_dump` turns into a dict (a message of a provider's SDK), through a copy.
@@ -150,6 +150,12 @@ impl Node for PyNode<'_> {
         entries.into_iter().map(|(key, value)| (key_node(key), Self::new(value)))
     }
 
+    fn passing_hash(&self) -> Option<u128> {
+        let mut mix = Mix::default();
+        mix.value(&self.value, 0)?;
+        Some(u128::from(mix.high) << 64 | u128::from(mix.low))
+    }
+
     fn type_name(&self) -> String {
         match self.kind {
             Kind::Other => self.value.get_type().name().map_or_else(
@@ -172,4 +178,64 @@ fn key_node(key: Bound<'_, PyAny>) -> PyNode<'_> {
     };
     let text = PyString::new(node.value.py(), &text.unwrap_or_default());
     PyNode { value: text.into_any(), kind: Kind::Text }
+}
+
+/// Hashes a value of exact builtin types by the hash that each str keeps of itself (keyed, and computed once in its life), so
+/// that a message that was seen before is known again without reading its text.
+struct Mix {
+    low: u64,
+    high: u64,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { low: 0x9e37_79b9_7f4a_7c15, high: 0xc2b2_ae3d_27d4_eb4f }
+    }
+}
+
+impl Mix {
+    fn add(&mut self, value: u64) {
+        let product = u128::from(self.low ^ value) * 0xa076_1d64_78bd_642f_u128;
+        self.low = (product as u64 ^ (product >> 64) as u64).wrapping_add(self.high);
+        self.high = (self.high.rotate_left(29) ^ value).wrapping_mul(0xe703_7ed1_a0b4_28db);
+    }
+
+    /// None: not of exact builtin types all through, or nested too deep.
+    fn value(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        if let Ok(text) = value.cast_exact::<PyString>() {
+            self.add(1);
+            self.add(text.hash().ok()? as u64);
+            self.add(text.len().ok()? as u64);
+        } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+            self.add(2);
+            self.add(dict.len() as u64);
+            for (key, value) in dict {
+                key.cast_exact::<PyString>().ok()?;
+                self.value(&key, depth)?;
+                self.value(&value, depth + 1)?;
+            }
+        } else if let Ok(list) = value.cast_exact::<PyList>() {
+            self.add(3);
+            self.add(list.len() as u64);
+            for item in list {
+                self.value(&item, depth + 1)?;
+            }
+        } else if value.is_none() {
+            self.add(4);
+        } else if let Ok(truth) = value.cast_exact::<PyBool>() {
+            self.add(5 + u64::from(truth.is_true()));
+        } else if let Ok(number) = value.cast_exact::<PyInt>() {
+            self.add(7);
+            self.add(number.extract::<i64>().ok()? as u64);
+        } else if let Ok(number) = value.cast_exact::<PyFloat>() {
+            self.add(8);
+            self.add(number.value().to_bits());
+        } else {
+            return None;
+        }
+        Some(())
+    }
 }
