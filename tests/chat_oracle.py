@@ -107,7 +107,7 @@ class Oracle:
         return self.count(text)
 
     def medium(self, kind: str, mime: str, data: str | None, low: bool) -> int:
-        size = None if data is None else len(data.rstrip("=")) * 3 // 4
+        size = None if data is None else len(data.rstrip("=").encode()) * 3 // 4
         if kind == "image":
             return image_tokens(self.format, None if data is None else png_size(data), low=low)
         if kind == "audio":

@@ -30,6 +30,13 @@ pub(super) fn read<N: Node>(node: &N) -> Result<Message, Fault> {
             }
         }
     }
+    // Only the model calls, and only the user brings results; elsewhere such a block is kept as it is.
+    if role != Role::Assistant {
+        reader.calls.clear();
+    }
+    if role != Role::User {
+        reader.answers.clear();
+    }
     let is_empty = !reader.says_something();
     let thinks = reader.parts.iter().any(|part| part.kind == PartKind::Thinking);
     Ok(Message {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::edit::Edit;
 use super::group::{Finding, Group, GroupKind, Groups, Member, Reason};
 use super::model::{Format, Message, PartKind, Role};
+use super::node::Key;
 use super::path::{Path, Step};
 
 /// The answer that is being read.
@@ -369,7 +370,7 @@ impl<'a, M: Borrow<Message>> Builder<'a, M> {
         let mut removed: Vec<Path> = places
             .into_iter()
             .map(|at| match at.steps() {
-                [Step::Key(key), Step::Index(_)] if is_all => Path::root().key(*key),
+                [Step::Key(key @ Key::ToolCalls), Step::Index(_)] if is_all => Path::root().key(*key),
                 _ => at.clone(),
             })
             .collect();

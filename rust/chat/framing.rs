@@ -51,8 +51,8 @@
 //!
 //! `is_media(e)`: the type of e is image, `image_url`, `input_image`, `output_image`, `computer_screenshot` (an image); audio,
 //! `input_audio`, `output_audio`, `audio_url`; video, `video_url`, `input_video`; file, `input_file`; or document with a
-//! `source` whose type is neither text nor content. Its base64 is never text. With `bytes` = 3/4 of the base64's length,
-//! trailing `=` not counted, rounded down:
+//! `source` whose type is neither text nor content. Its base64 is never text. With `bytes` = 3/4 of the base64's length
+//! in UTF-8, trailing `=` not counted, rounded down:
 //!
 //! | medium | tokens | unknown |
 //! |---|---|---|

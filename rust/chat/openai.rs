@@ -51,7 +51,7 @@ pub(super) fn read<N: Node>(node: &N) -> Result<Message, Fault> {
         let is_text = value.kind() == Kind::Text;
         match name.as_ref() {
             "role" => reader.rest.strings.push(word.into()),
-            "content" => reader.content(&value, &root.key(Key::Content), voice)?,
+            "content" => reader.quoted(&value, &root.key(Key::Content), voice)?,
             "name" if is_text => {
                 is_named = true;
                 reader.rest.strings.push(shared(&value.text().unwrap_or_default()));

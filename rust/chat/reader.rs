@@ -61,6 +61,16 @@ impl Reader {
         }
     }
 
+    /// Read content whose blocks make no calls and bring no results, whatever their types say: calls and results stand
+    /// elsewhere in this format, and a block that repeats one is kept with its message.
+    pub(super) fn quoted<N: Node>(&mut self, node: &N, at: &Path, voice: Voice) -> Result<(), Fault> {
+        let (n_calls, n_answers) = (self.calls.len(), self.answers.len());
+        self.content(node, at, voice)?;
+        self.calls.truncate(n_calls);
+        self.answers.truncate(n_answers);
+        Ok(())
+    }
+
     /// Read one element of a content list.
     pub(super) fn part<N: Node>(&mut self, node: &N, at: Path, voice: Voice, depth: usize) -> Result<(), Fault> {
         self.fuel.spend(depth).map_err(|fault| fault.within(&at))?;

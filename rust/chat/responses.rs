@@ -51,7 +51,7 @@ fn message<N: Node>(node: &N) -> Result<Message, Fault> {
         let name = key.text().unwrap_or_default();
         match name.as_ref() {
             "role" => reader.rest.strings.push(word.into()),
-            "content" => reader.content(&value, &Path::root().key(Key::Content), Voice::Text)?,
+            "content" => reader.quoted(&value, &Path::root().key(Key::Content), Voice::Text)?,
             _ => {
                 is_named |= name == "name" && value.text().is_some();
                 reader.field(&key, "message", &value)?;
@@ -115,6 +115,9 @@ fn item<N: Node>(node: &N, kind: &str) -> Result<Message, Fault> {
             }
         }
     }
+    // The item is the call or the result; blocks inside it are neither.
+    reader.calls.clear();
+    reader.answers.clear();
     reader.rest.calls += u32::from(is_call);
     let approval = kind.starts_with("mcp_approval_");
     let id = match (approval, is_call) {

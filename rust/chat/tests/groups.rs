@@ -201,6 +201,18 @@ fn a_legacy_function_call_pairs_by_name() {
 }
 
 #[test]
+fn a_block_that_repeats_a_call_is_no_second_call() {
+    let mut repeated = call(&["a"]);
+    repeated["content"] =
+        json!([{"type": "text", "text": "hm"}, {"type": "tool_use", "id": "a", "name": "f", "input": {}}]);
+    let messages = json!([user(), repeated, result("a"), user()]);
+    let groups = groups_of(Format::OpenAi, &messages);
+    assert_eq!(indices(&groups), [vec![0], vec![1, 2], vec![3]]);
+    assert_eq!(groups.findings, []);
+    assert_eq!(json!(sendable(Format::OpenAi, &messages)), messages);
+}
+
+#[test]
 fn rounds_start_at_users_and_at_answers() {
     let groups = chat(&[system(), system(), user(), call(&["a"]), result("a"), answer(), system(), user()]);
     let rounds: Vec<_> = groups.groups.iter().map(|group| group.round).collect();
