@@ -180,16 +180,20 @@ fn key_node(key: Bound<'_, PyAny>) -> PyNode<'_> {
     PyNode { value: text.into_any(), kind: Kind::Text }
 }
 
+/// A message has some ten values; one of more than this many is read in full instead.
+const MOST_VISITED: usize = 1 << 16;
+
 /// Hashes a value of exact builtin types by the hash that each str keeps of itself (keyed, and computed once in its life), so
 /// that a message that was seen before is known again without reading its text.
 struct Mix {
     low: u64,
     high: u64,
+    n_visited: usize,
 }
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { low: 0x9e37_79b9_7f4a_7c15, high: 0xc2b2_ae3d_27d4_eb4f }
+        Self { low: 0x9e37_79b9_7f4a_7c15, high: 0xc2b2_ae3d_27d4_eb4f, n_visited: 0 }
     }
 }
 
@@ -200,9 +204,11 @@ impl Mix {
         self.high = (self.high.rotate_left(29) ^ value).wrapping_mul(0xe703_7ed1_a0b4_28db);
     }
 
-    /// None: not of exact builtin types all through, or nested too deep.
+    /// None: not of exact builtin types all through, or nested too deep, or more than is worth it (lists that share their
+    /// parts can stand for exponentially many values).
     fn value(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Option<()> {
-        if depth > MAX_DEPTH {
+        self.n_visited += 1;
+        if depth > MAX_DEPTH || self.n_visited > MOST_VISITED {
             return None;
         }
         if let Ok(text) = value.cast_exact::<PyString>() {
