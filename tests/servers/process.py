@@ -64,11 +64,16 @@ def find_program(name: str, *folders: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", *folders]))
 
 
-class Folder:
-    """A folder outside root's home that the given user owns."""
+_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to blindly
+_MEMORY_BYTES = 2**30
 
-    def __init__(self, name: str, uid: int | None) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=f"holdall-{name}-", dir="/tmp"))
+
+class Folder:
+    """A folder outside root's home that the given user owns; `in_memory` if there is a tmpfs with room."""
+
+    def __init__(self, name: str, uid: int | None, *, in_memory: bool = False) -> None:
+        fits = in_memory and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES
+        self.path = Path(tempfile.mkdtemp(prefix=f"holdall-{name}-", dir=_MEMORY if fits else "/tmp"))  # noqa: S108 - root's home is closed to others
         if uid is not None:
             os.chown(self.path, uid, uid)
 
