@@ -34,7 +34,18 @@ def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite:", "sqlite://host/x", "sqlite:///", "sqlite:///a?mode=ro", "postgresql:///", "redis://", 7, None]
+    "url",
+    [
+        "sqlite:",
+        "sqlite://host/x",
+        "sqlite:///",
+        "sqlite:///a?mode=ro",
+        "sqlite:///:memory:",
+        "postgresql:///",
+        "redis://",
+        7,
+        None,
+    ],
 )
 def test_a_url_that_cannot_be_read_says_what_to_write(url: Any) -> None:
     """An ArgumentError, which is a ValueError, at once."""

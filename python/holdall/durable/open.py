@@ -91,6 +91,9 @@ def _sqlite_path(url: str, rest: str) -> str:
     """Read `sqlite:///path` as SQLAlchemy does: three slashes relative, four absolute."""
     if rest.startswith("///"):
         path = unquote(rest[3:])
+        if path == ":memory:":
+            # SQLite would make one database per connection, and a reader would not see what a writer wrote.
+            raise ArgumentError("sqlite:///:memory: is not shared between connections; open memory: instead")
         if path and "?" not in rest and "\0" not in path:
             return path
     raise ArgumentError(

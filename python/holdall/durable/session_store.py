@@ -202,7 +202,7 @@ class SessionStore:
             How many sessions were deleted.
         """
         self._check_open()
-        return await finish(self._delete_user(user_id), grace_s=60.0)
+        return await finish(self._delete_user(user_id))
 
     async def _delete_user(self, user_id: str) -> int:
         key = user_key(user_id)
