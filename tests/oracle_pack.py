@@ -36,7 +36,7 @@ def recency(turn: int, turns: Sequence[int]) -> float:
 
 
 def fidelity(tokens: int, full: int) -> float:
-    return 0.9 * min(max(tokens, 1) / max(full, 1), 1.0) ** 0.25
+    return 0.7 * min(max(tokens, 1) / max(full, 1), 1.0) ** 0.75
 
 
 def forms_of(item: ContextItem) -> list[tuple[int, float]]:

@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, SupportsIndex, TypeAlias, TypeVar, fin
 
 from typing_extensions import Self
 
-from holdall.context.report import Dropped, Kept
+from holdall.context.report import Calibration, Dropped, Kept
 
 __version__: str
 
@@ -628,6 +628,19 @@ class Packer:
             ToolSchemaError: A tool schema cannot be read.
             SummarizerError: The summarizer did not give text.
             ArgumentError: An argument is outside its range.
+        """
+
+    def calibrate(self, usage: Iterable[tuple[Sequence[Any] | int, int]]) -> Calibration:
+        """Fit margin and overhead to billed token counts by least squares; the packer counts by them from then on.
+
+        billed = (1 + margin) x (counted + what no request shows). A fit that would make the budget larger than the count
+        does is not taken: the margin is at least 0.
+
+        Args:
+            usage: Pairs of messages (or of their tokens as this packer counts them) and the input tokens billed for them.
+
+        Raises:
+            ArgumentError: There is no pair, or one of them counts nothing.
         """
 
     def _begin(self, items: Iterable[ContextItem]) -> Pending[ContextItem]: ...

@@ -42,12 +42,14 @@ impl Item {
     pub const NO_GROUP: u32 = u32::MAX;
 }
 
-/// The share of an item's value that a rendition keeps when the caller does not say: a rendition of a quarter of the
-/// tokens keeps 0.64 of the value, for what is left out is chosen to matter least.
+/// The share of a text's value that a smaller form of it keeps, where nobody says: 0.7 x share of the tokens^0.75, so
+/// that a quarter of a text keeps a quarter of its worth. Forms worth more than that crowd out evidence in full: 0.9 and
+/// 0.25 cost a fifth of the evidence kept of long messages (BEAM at 4,000 tokens .58 instead of .79).
 #[must_use]
 pub fn default_fidelity(tokens: u64, full: u64) -> f64 {
-    const MOST: f64 = 0.9;
-    MOST * (tokens.max(1) as f64 / full.max(1) as f64).min(1.0).sqrt().sqrt()
+    const MOST: f64 = 0.7;
+    let root = (tokens.max(1) as f64 / full.max(1) as f64).min(1.0).sqrt();
+    MOST * root * root.sqrt()
 }
 
 /// A unit of choice: the members of a group, or one item.

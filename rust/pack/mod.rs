@@ -2,11 +2,14 @@
 //! everything that stays out.
 
 mod cache;
+mod calibrate;
 mod choosing;
 mod conversation;
 mod entry;
+mod field;
 mod history;
 mod items;
+mod late;
 mod memo;
 mod plan;
 mod purchase;
@@ -17,15 +20,17 @@ mod window;
 mod wrap;
 
 pub use cache::Cache;
+pub use calibrate::{Fit as Calibration, fit as calibrate};
 pub use conversation::{Conversation, Document, SYSTEM_JOINER, Settings};
 pub use entry::{Entry, Short};
 pub use history::Histories;
 pub use items::{Item, ItemForm, PackedItems, default_fidelity, pack_items};
+pub use late::Late;
 pub use memo::{Form as MessageForm, Memo};
 pub use plan::{Candidates, Form, Plan, Shortfall, Strategy, choose};
 pub use purchase::Limits;
 pub use report::{Fate, Label, Reason, Report, Row, Source};
-pub use window::{Late, Placed, Window, pack_conversation};
+pub use window::{Placed, Window, pack_conversation};
 pub use wrap::Templates;
 
 /// Tokens that must remain before the greedy strategy writes a summary of the older history it dropped.

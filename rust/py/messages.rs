@@ -132,6 +132,16 @@ impl Packer {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tokens of a conversation as it would be sent whole.
+    pub(super) fn counted_request(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let settings = self.settings();
+        let objects = nodes(messages)?;
+        let views: Vec<PyNode<'_>> = objects.iter().cloned().map(PyNode::new).collect();
+        let read = self.entries(py, &views, chat::detect(&views, false), &settings)?;
+        let tokens = read.entries.iter().map(|entry| entry.cost.total);
+        Ok(tokens.fold(settings.overhead.per_request, u64::saturating_add))
+    }
+
     /// Read and count messages, those that are known from before excepted.
     fn entries(&self, py: Python<'_>, views: &[PyNode<'_>], format: Format, settings: &Settings) -> PyResult<Entries> {
         let mut fingerprints = Fingerprinter::default();

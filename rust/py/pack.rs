@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
 use super::item::ContextItem;
 use super::late::{Open, Pending};
@@ -15,7 +15,8 @@ use super::score::Recency;
 use super::tokens::{Tokenizer, text_of};
 use crate::item::TYPES;
 use crate::pack::{
-    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, Templates, pack_items,
+    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, Templates, calibrate,
+    pack_items,
 };
 use crate::relevance::Spread;
 use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
@@ -253,6 +254,29 @@ impl Packer {
             used_tools,
         };
         messages::begin(slf, &request)
+    }
+
+    /// Fit margin and overhead to billed token counts: (messages or counted tokens, billed) pairs.
+    fn calibrate<'py>(slf: &Bound<'py, Self>, usage: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let it = slf.get();
+        let mut samples: Vec<(u64, u64)> = Vec::new();
+        for pair in usage.try_iter()? {
+            let (asked, billed): (Bound<'_, PyAny>, u64) = pair?.extract()?;
+            let counted =
+                if asked.is_instance_of::<PyInt>() { asked.extract()? } else { it.counted_request(py, &asked)? };
+            samples.push((counted, billed));
+        }
+        let found = calibrate(&samples)?;
+        let mut calibrated = it.calibrated.write().unwrap_or_else(PoisonError::into_inner);
+        let mut settings = Settings::clone(&calibrated.settings);
+        let hidden = (found.constant / found.scale).ceil() as u64;
+        settings.overhead.per_request = settings.overhead.per_request.saturating_add(hidden);
+        let per_request = settings.overhead.per_request;
+        *calibrated = Calibrated { settings: Arc::new(settings), margin: found.scale - 1.0 };
+        drop(calibrated);
+        let class = py.import("holdall.context.report")?.getattr("Calibration")?;
+        class.call1((found.scale - 1.0, per_request, found.worst, samples.len()))
     }
 
     /// The caller's summarizer.

@@ -40,3 +40,19 @@ class Dropped(NamedTuple):
     index: int  # type: ignore[assignment]  # the name that reports use; it hides tuple.index
     tokens: int
     reason: str
+
+
+class Calibration(NamedTuple):
+    """What `calibrate` found, and the packer counts by from then on.
+
+    Attributes:
+        margin: Share by which a bill exceeds the count, at least 0; the budget is divided by 1 + margin.
+        per_request: Tokens once for each request, with what is billed but not seen.
+        worst: The largest share by which one of the bills exceeds the fit; keep so much more in reserve.
+        samples: How many pairs it is fitted to.
+    """
+
+    margin: float
+    per_request: int
+    worst: float
+    samples: int
