@@ -175,7 +175,14 @@ impl Packing<'_> {
                 let text = format!("{} relevance scores for {} messages; give one each", given.len(), scores.len());
                 return Err(Error::Argument(text));
             }
-            scores = fuse_by_rank(&scores, given, FUSION_K)?;
+            if scores.iter().all(|score| *score <= 0.0) {
+                scores = given.to_vec();
+            } else {
+                let fused = fuse_by_rank(&scores, given, FUSION_K)?;
+                // Ranks alone would lift what neither of the two found anything in.
+                let found = scores.iter().zip(given).map(|(lexical, given)| lexical.max(*given) > 0.0);
+                scores = fused.into_iter().zip(found).map(|(score, found)| if found { score } else { 0.0 }).collect();
+            }
         }
         for (group, _) in self.found.groups.iter().zip(&self.is_required).filter(|(_, is_required)| **is_required) {
             for index in group.indices() {

@@ -71,14 +71,12 @@ impl Window {
         let cost = |text: &str| summary_cost(text, format, system, settings, counter);
         let mut text = summary.trim();
         let mut tokens = cost(text)?;
-        let mut room = late.limit;
-        // What it is wrapped in costs something too; each try takes off what the last was over by.
+        // What it is wrapped in costs something too; then each try takes off what the last was over by.
+        let mut room = late.limit.saturating_sub(cost("")?);
         while tokens > late.limit && !text.is_empty() {
-            room = room
-                .saturating_sub(tokens.saturating_sub(late.limit).min(room))
-                .min(counter.count(text)?.saturating_sub(1));
             text = text.get(..counter.cut(text, room)?).unwrap_or_default().trim_end();
             tokens = cost(text)?;
+            room = room.saturating_sub(tokens.saturating_sub(late.limit).max(1));
         }
         if text.is_empty() {
             return Ok(());
