@@ -74,7 +74,7 @@ def fuzz(name: str, executions: int, seed: int) -> None:
                         f"{name} cut {text!r} at {limit}: {cut!r}, not {whole!r} (seed {seed}, chunk {done})"
                     )
             done += min(CHUNK, executions - done)
-        print(f"{name} {kind}: {done} equal, seed {seed}, {time.perf_counter() - started:.0f} s", flush=True)  # noqa: T201
+        print(f"{name} {kind}: {done} equal, seed {seed}, {time.perf_counter() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
