@@ -23,6 +23,8 @@ fn relative_recency_follows_the_largest_turn_and_not_the_number_of_items() {
     let decay = Recency::Relative { rate: 2.0 }.over((0..500).map(|n| n % 11));
     assert!(close(decay.at(0), (-2.0_f64).exp()));
     assert!(close(decay.at(5), (-1.0_f64).exp()));
+    let late = Recency::Relative { rate: 2.0 }.over([5, 10]);
+    assert!(close(late.at(5), (-1.0_f64).exp()), "turns that are not in the list count for the length");
     let long = Recency::Relative { rate: 2.0 }.over([0, 1000]);
     assert!((long.at(653) - 0.5).abs() < 1e-3, "half is left at 0.347 of the conversation");
 }
