@@ -2,6 +2,7 @@
 
 use super::core::{Classes, Move, solve};
 use super::order::Step;
+use super::settle::partners;
 use super::{Candidate, Limits, Solution, checked_budget, checked_total, finish, totals};
 use crate::Result;
 
@@ -33,7 +34,7 @@ pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits)
     for &(class, form) in &outcome.changes {
         picks[class as usize] = forms.all.get(form as usize).and_then(|form| form.pick);
     }
-    Ok(finish(classes, budget, picks, &outcome))
+    Ok(finish(classes, budget, picks, &outcome, partners(classes, &outcome.varied)))
 }
 
 fn heaviest(class: &[Candidate]) -> u64 {

@@ -38,7 +38,8 @@ pub fn zero_one(candidates: &[Candidate], budget: u64, limits: Limits) -> Result
     for &(index, form) in &outcome.changes {
         picks[index as usize] = (form == TAKEN).then_some(0);
     }
-    Ok(finish(candidates, budget, picks, &outcome))
+    let varied = std::mem::take(&mut outcome.varied);
+    Ok(finish(candidates, budget, picks, &outcome, varied))
 }
 
 const TAKEN: u32 = 0;

@@ -130,15 +130,18 @@ fn totals<C: AsRef<[Candidate]>>(classes: &[C], picks: &[Option<u32>]) -> Candid
 }
 
 /// What both front ends do with a choice: the textbook rule's where that is worth more, then settled.
+///
+/// `varied` are the classes that may have to trade forms.
 fn finish<C: AsRef<[Candidate]>>(
     classes: &[C],
     budget: u64,
     mut picks: Vec<Option<u32>>,
     outcome: &Outcome,
+    varied: Vec<u32>,
 ) -> Solution {
     let mut total = totals(classes, &picks);
     let bound = if outcome.is_proven { total.value } else { outcome.bound };
-    let mut movable = outcome.varied.clone();
+    let mut movable = varied;
     if !outcome.is_proven {
         let simple = greedy(classes, budget);
         if simple.value > total.value {

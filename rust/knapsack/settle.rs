@@ -99,6 +99,49 @@ fn trade<C: AsRef<[Candidate]>>(classes: &[C], picks: &mut [Option<u32>], movabl
     }
 }
 
+/// Up to so many classes all may trade with all.
+const FEW: usize = 64;
+
+/// `varied`, and the classes that may share a trade with one of them: a form below the hull of its class is not seen at
+/// the break. One pass; a hash of a trade that meets another's by chance only costs a look.
+pub(super) fn partners<C: AsRef<[Candidate]>>(classes: &[C], varied: &[u32]) -> Vec<u32> {
+    if classes.len() <= FEW {
+        return (0..classes.len() as u32).collect();
+    }
+    let mut has_trade = [0_u64; 256];
+    let bit = |hash: u64| (((hash >> 56) & 255) as usize, 1_u64 << ((hash >> 50) & 63));
+    for class in varied.iter().filter_map(|&index| classes.get(index as usize)) {
+        for hash in trade_hashes(class.as_ref()) {
+            let (word, mask) = bit(hash);
+            has_trade[word] |= mask;
+        }
+    }
+    let mut found: Vec<u32> = varied.to_vec();
+    for (index, class) in (0..).zip(classes) {
+        let mut hashes = trade_hashes(class.as_ref());
+        if hashes.any(|hash| {
+            let (word, mask) = bit(hash);
+            has_trade[word] & mask != 0
+        }) {
+            found.push(index);
+        }
+    }
+    found
+}
+
+/// A hash of every trade between two forms of a class, or a form and nothing.
+fn trade_hashes(class: &[Candidate]) -> impl Iterator<Item = u64> {
+    class.iter().enumerate().flat_map(move |(index, fuller)| {
+        let shorter = class.get(index + 1..).unwrap_or_default().iter().copied().chain([Candidate::default()]);
+        shorter.map(|shorter| {
+            // The multiplier is 2^64 over the golden ratio.
+            let weight = fuller.weight.wrapping_sub(shorter.weight);
+            let value = fuller.value.wrapping_sub(shorter.value);
+            (weight.wrapping_mul(31) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    })
+}
+
 /// All trades of the movable classes: (trade, class, whether the class has the fuller form).
 fn offers<C: AsRef<[Candidate]>>(classes: &[C], picks: &[Option<u32>], movable: &[u32]) -> Vec<(Trade, u32, bool)> {
     let mut offers = Vec::new();

@@ -272,6 +272,13 @@ fn of_duplicates_the_earliest_are_kept() {
 }
 
 #[test]
+fn a_form_below_the_hull_goes_to_the_earlier_class_too() {
+    let classes = [vec![one(16, 36), one(7, 5)], vec![one(3, 9), one(119, 113)], vec![one(9, 7), one(7, 5)]];
+    let solution = solve_choices(&classes, 10, Limits::default());
+    assert_eq!(solution.picks, [Some(1), Some(0), None]);
+}
+
+#[test]
 fn what_is_worth_nothing_is_taken_where_there_is_room() {
     let candidates = [one(5, 0), one(0, 0), one(10, 9), one(0, 4), one(3, 0), one(9, 0)];
     let solution = solve_zero_one(&candidates, 16, Limits::default());
