@@ -22,7 +22,7 @@ from holdall._native import (
 )
 from holdall.context.manager import ContextWindowManager, Window
 from holdall.context.packer import ContextWindowPacker
-from holdall.context.report import Dropped, Kept
+from holdall.context.report import Calibration, Dropped, Kept
 from holdall.errors import (
     ArgumentError,
     ClosedError,
@@ -80,6 +80,7 @@ _LAZY = {
 __all__ = [
     "PRIORITY_WEIGHTS",
     "ArgumentError",
+    "Calibration",
     "CheckpointManager",
     "ClosedError",
     "ConflictError",
