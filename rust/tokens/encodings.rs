@@ -18,12 +18,12 @@ const O200K_HASH: u128 = 0xd086_1b21_88b2_03bf_35e5_0a78_b15d_668a;
 const CL100K_HASH: u128 = 0x9519_49b5_8ac6_3b93_72e5_06e9_d361_e301;
 
 /// tiktoken's patterns, by which an encoding that a caller brings is recognised.
-const O200K_PATTERN: &str = concat!(
+pub(super) const O200K_PATTERN: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
-const CL100K_PATTERN: &str = concat!(
+pub(super) const CL100K_PATTERN: &str = concat!(
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|",
     r"\s++$|\s*[\r\n]|\s+(?!\S)|\s",
 );

@@ -2,38 +2,47 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Slots; with 16 bytes each the table stays inside a second-level cache. Found by measurement.
-const SLOTS: usize = 1 << 14;
+/// Sets of two slots; with 16 bytes a slot the table stays inside a second-level cache. Found by measurement.
+const SETS: usize = 1 << 13;
 /// Longest piece that is kept, in bytes: a key holds 15 and their number.
 pub(super) const LONGEST: usize = 15;
 
-/// Direct-mapped: a piece replaces whatever was in its slot. The count (at most 15) is in the top 4 bits.
+/// A piece goes into the first slot of its set and moves what was there to the second. The count (at most 15) is in the
+/// top 4 bits.
 pub(super) struct PieceCache {
-    slots: Vec<u128>,
+    sets: Vec<[u128; 2]>,
 }
 
 impl PieceCache {
     fn new() -> Self {
-        Self { slots: vec![0; SLOTS] }
+        Self { sets: vec![[0; 2]; SETS] }
     }
 
     /// Tokens of the piece with this key, if it is here.
     #[inline]
     pub(super) fn get(&self, key: u128, hash: u64) -> Option<u64> {
-        let slot = self.slots[slot_of(hash)];
-        ((slot ^ key) << 4 == 0 && slot != 0).then_some((slot >> 124) as u64)
+        let [first, second] = self.sets[set_of(hash)];
+        // No key is 0: it holds the length of the piece.
+        if (first ^ key) << 4 == 0 {
+            Some((first >> 124) as u64)
+        } else if (second ^ key) << 4 == 0 {
+            Some((second >> 124) as u64)
+        } else {
+            None
+        }
     }
 
     /// Keep the tokens of a piece.
     #[inline]
     pub(super) fn put(&mut self, key: u128, hash: u64, count: u64) {
-        self.slots[slot_of(hash)] = key | u128::from(count) << 124;
+        let set = &mut self.sets[set_of(hash)];
+        *set = [key | u128::from(count) << 124, set[0]];
     }
 }
 
 #[inline]
-fn slot_of(hash: u64) -> usize {
-    (hash >> 40) as usize % SLOTS
+fn set_of(hash: u64) -> usize {
+    (hash >> 40) as usize % SETS
 }
 
 /// As many caches as there were counts at one time, each used by one of them.

@@ -21,6 +21,14 @@ pub(super) struct O200k;
 impl Split for Cl100k {
     #[inline]
     fn end(text: &[u8], p: usize) -> usize {
+        if text[p] != b'\''
+            && let Some(start) = ascii_word(text, p)
+        {
+            let end = ascii_run::<ANY_CASE>(text, start);
+            if text.get(end).is_none_or(u8::is_ascii) {
+                return end;
+            }
+        }
         let Some((class, n)) = classes::at(text, p) else { return text.len() };
         match class {
             UPPER | LOWER | LETTER => letters(text, p + n),
@@ -48,6 +56,14 @@ impl Split for Cl100k {
 impl Split for O200k {
     #[inline]
     fn end(text: &[u8], p: usize) -> usize {
+        if let Some(start) = ascii_word(text, p) {
+            let end = ascii_run::<LOWERCASE>(text, ascii_run::<UPPERCASE>(text, start));
+            match text.get(end) {
+                Some(b'\'') => return contraction(text, end),
+                Some(0x80..) => {}
+                _ => return end,
+            }
+        }
         let Some((class, n)) = classes::at(text, p) else { return text.len() };
         match class {
             UPPER | LOWER | LETTER => word(text, p),
@@ -70,6 +86,53 @@ impl Split for O200k {
             }
         }
     }
+}
+
+/// Where an ASCII word starts: here, or after one ASCII character that may stand before a word.
+#[inline]
+fn ascii_word(text: &[u8], p: usize) -> Option<usize> {
+    let first = *text.get(p)?;
+    if first.is_ascii_alphabetic() {
+        return Some(p);
+    }
+    let next = *text.get(p + 1)?;
+    let before = first < 0x80 && matches!(ASCII[first as usize], SPACE | OTHER);
+    (before && next.is_ascii_alphabetic()).then_some(p + 1)
+}
+
+const LOWERCASE: u8 = 0;
+const UPPERCASE: u8 = 1;
+const ANY_CASE: u8 = 2;
+
+/// The end of the run of ASCII letters at `p`, eight bytes at a time: words are short, and a loop over their bytes is
+/// mispredicted once for each.
+#[inline]
+fn ascii_run<const CASE: u8>(text: &[u8], mut p: usize) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * EACH;
+    while let Some(chunk) = text.get(p..).and_then(|rest| rest.first_chunk::<8>()) {
+        let bytes = u64::from_le_bytes(*chunk);
+        let folded = if CASE == ANY_CASE { bytes | (0x20 * EACH) } else { bytes };
+        let (first, last) = if CASE == UPPERCASE { (b'A', b'Z') } else { (b'a', b'z') };
+        // The high bit of each byte of a difference says whether its low seven are at least that.
+        let from_first = (folded | HIGH) - u64::from(first) * EACH;
+        let beyond_last = (folded | HIGH) - u64::from(last + 1) * EACH;
+        let others = !(from_first & !beyond_last & !bytes) & HIGH;
+        if others != 0 {
+            return p + others.trailing_zeros() as usize / 8;
+        }
+        p += 8;
+    }
+    while let Some(&byte) = text.get(p)
+        && match CASE {
+            LOWERCASE => byte.is_ascii_lowercase(),
+            UPPERCASE => byte.is_ascii_uppercase(),
+            _ => byte.is_ascii_alphabetic(),
+        }
+    {
+        p += 1;
+    }
+    p
 }
 
 /// `\p{L}*` from `p`.

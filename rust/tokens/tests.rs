@@ -1,8 +1,11 @@
 //! What needs no tiktoken to be known.
 
+use std::sync::OnceLock;
+
 use proptest::prelude::*;
 
 use super::backtrack::Backtrack;
+use super::split::{Cl100k, O200k, Split};
 use super::vocab::Vocabulary;
 use super::{encoding, merge};
 
@@ -95,7 +98,7 @@ fn every_way_to_merge_gives_the_same_tokens() {
     }
 }
 
-/// Oracle: the two patterns as a regex engine runs them are covered through Python; here, merging by its definition.
+/// Oracle: merging by its definition.
 fn merged_by_definition(vocabulary: &Vocabulary, piece: &[u8]) -> usize {
     let mut parts: Vec<(usize, usize)> = (0..piece.len()).map(|at| (at, at + 1)).collect();
     loop {
@@ -115,6 +118,49 @@ proptest! {
         for vocabulary in super::encodings::tests::vocabularies() {
             let piece = piece.as_bytes();
             prop_assert_eq!(merge::encode_long(vocabulary, piece).len(), merged_by_definition(vocabulary, piece));
+        }
+    }
+}
+
+/// Where the pieces of `text` end, by hand.
+fn ends<S: Split>(text: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        at = S::end(text.as_bytes(), at);
+        ends.push(at);
+    }
+    ends
+}
+
+/// The expressions themselves, compiled once.
+fn patterns() -> &'static [fancy_regex::Regex; 2] {
+    static COMPILED: OnceLock<[fancy_regex::Regex; 2]> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        [super::encodings::O200K_PATTERN, super::encodings::CL100K_PATTERN]
+            .map(|pattern| fancy_regex::Regex::new(pattern).expect("tiktoken's patterns compile"))
+    })
+}
+
+/// One or two characters of each class, and what the alternatives begin, continue and end with.
+const ATOMS: [&str; 44] = [
+    "a", "Z", "é", "É", "ß", "ǅ", "ʰ", "ª", "カ", "中", "א", "\u{301}", "\u{903}", "1", "²", "Ⅷ", "٣", ".", "'", "\"",
+    "/", "_", "😀", "\u{200b}", "\u{0}", " ", "  ", "\t", "\n", "\r\n", "\u{a0}", "\u{85}", "\u{2028}", "\u{3000}",
+    "'s", "'S", "'ſ", "'K", "'ll", "'Ll", "'re", "'VE", "'d", "//",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// Pieces, not counts: two ways of cutting often give the same number of tokens.
+    #[test]
+    fn pieces_are_those_of_the_regular_expressions(
+        atoms in prop::collection::vec(prop_oneof![9 => prop::sample::select(&ATOMS[..]).prop_map(str::to_owned), 1 => "\\PC"], 1..12)
+    ) {
+        let text = atoms.concat();
+        for (pattern, found) in patterns().iter().zip([ends::<O200k>(&text), ends::<Cl100k>(&text)]) {
+            let expected: Vec<usize> = pattern.find_iter(&text).map(|piece| piece.expect("short").end()).collect();
+            prop_assert_eq!(found, expected, "{:?}", &text);
         }
     }
 }
