@@ -79,7 +79,7 @@ impl Terms {
     ///
     /// ```
     /// use holdall::relevance::Terms;
-    /// assert_eq!(Terms::of("the users paid"), Terms::of("User pays"));
+    /// assert_eq!(Terms::of("the users paying"), Terms::of("User pays"));
     /// assert!(Terms::of("of the").is_empty());
     /// ```
     #[must_use]
