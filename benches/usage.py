@@ -56,7 +56,9 @@ def main() -> None:
             constant, slope, worst = line_through(pairs)
             packer = ContextWindowPacker(max_tokens=200_000, tokenizer=tokenizer)
             margin = packer.calibrate(pairs).margin
-            print(f"  {session:<40} {len(pairs):>8}  {constant:>8,.0f}  {slope:>5.2f}  {worst:>11,.0f}  {margin:>17.2f}")
+            print(
+                f"  {session:<40} {len(pairs):>8}  {constant:>8,.0f}  {slope:>5.2f}  {worst:>11,.0f}  {margin:>17.2f}"
+            )
 
 
 if __name__ == "__main__":

@@ -428,8 +428,13 @@ class ContextItem:
     def replace(self, **changes: Any) -> ContextItem:
         """Return a copy with some fields changed; a new content forgets a count that was given for the old one."""
 
+    def __copy__(self) -> Self: ...
+    def __replace__(self, /, **changes: Any) -> ContextItem: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+
+def _rendition(text: str, fidelity: float | None, tokens: int | None, name: str | None) -> Rendition:
+    """Rebuild a pickled rendition."""
 
 @final
 class PackResult(Sequence[_T_co]):
@@ -441,6 +446,9 @@ class PackResult(Sequence[_T_co]):
     def __getitem__(self, index: slice, /) -> tuple[_T_co, ...]: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[_T_co]: ...
+    def __class_getitem__(cls, _item: Any) -> type[Self]: ...
+    def index(self, value: Any, start: int = 0, stop: int = ...) -> int: ...
+    def count(self, value: Any) -> int: ...
     @property
     def messages(self) -> list[_T_co]:
         """What is in the window, in the format that came in, ready to send."""
@@ -501,7 +509,7 @@ class Packer:
         recency: Recency | None = None,
         summarizer: _Summarizer | None = None,
         late_summary: bool = True,
-        alpha: float = 0.25,
+        alpha: float = ...,
         overhead: Mapping[str, int | str] | None = None,
         item_overhead: int = 0,
         tools_share: float = 0.25,
@@ -741,7 +749,7 @@ def msgpack_encode(value: Any, *, path: str = "") -> bytes:
         EncodeError: `path` names the value that cannot be stored, `reason` says why.
     """
 
-def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_keys: Sequence[str] = ()) -> Any:
+def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_keys: Sequence[str] = ...) -> Any:
     """Decode what `msgpack_encode` wrote, or any MessagePack without foreign extension types.
 
     Hostile bytes end in an error: no declared size is believed beyond the bytes that are left, depth ends at
