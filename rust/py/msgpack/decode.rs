@@ -109,33 +109,32 @@ pub(super) fn decode<'py>(
 impl<'py, 'a> Decoder<'py, 'a> {
     fn document(&mut self) -> Made<'py> {
         let start = self.reader.offset();
-        let token = self.token()?;
-        if let Some(value) = self.plain(start, token)? {
-            return Ok(value);
-        }
-        let mut frame = self.open(start, token)?;
+        // SAFETY: the GIL is held.
+        let root = self.owned(unsafe { ffi::PyList_New(1) })?;
+        // The document is the one element of a list that nobody else sees.
+        let mut frame =
+            Frame { kind: Kind::List, obj: root, done: 0, len: 1, key: None, end: None, start, unsalted: 0 };
         loop {
-            let opened = match frame.kind {
+            let has_opened = match frame.kind {
                 Kind::Dict => self.fill_dict(&mut frame)?,
                 _ => self.fill(&mut frame)?,
             };
-            if let Some(inner) = opened {
-                if self.outer.len() + 1 >= MAX_DEPTH {
-                    return self.bad(inner.start, format!("nested deeper than {MAX_DEPTH}"));
-                }
-                self.outer.push(std::mem::replace(&mut frame, inner));
+            if has_opened {
                 continue;
             }
             let value = self.close(&frame)?;
-            let Some(around) = self.outer.pop() else { return Ok(value) };
+            let Some(around) = self.outer.pop() else {
+                // SAFETY: the list is that of the document, and full; the reference taken here is a new one.
+                return Ok(unsafe { Bound::from_borrowed_ptr(self.py, ffi::PyList_GET_ITEM(value.as_ptr(), 0)) });
+            };
             frame = around;
             self.put(&mut frame, value)?;
         }
     }
 
-    /// Read keys and values until one is a container, which is returned, or all are read.
+    /// Read keys and values until all are read, or one is a container: true, and `frame` is that one.
     #[inline]
-    fn fill_dict(&mut self, frame: &mut Frame<'py>) -> Result<Option<Frame<'py>>, Failed> {
+    fn fill_dict(&mut self, frame: &mut Frame<'py>) -> Result<bool, Failed> {
         while frame.done < frame.len {
             let start = self.reader.offset();
             let key = if let Some(key) = frame.key.take() {
@@ -143,43 +142,43 @@ impl<'py, 'a> Decoder<'py, 'a> {
             } else if let Some(text) = self.reader.text_ahead() {
                 self.key(start, text)?
             } else {
-                let token = self.token()?;
-                match self.plain(start, token)? {
+                let token = self.reader.token();
+                match self.plain(start, &token)? {
                     Some(key) => self.unsalted(frame, key)?,
-                    None => return self.open(start, token).map(Some),
+                    None => return self.open(frame, start, &token),
                 }
             };
-            if self.outer.is_empty() && !self.frozen_keys.is_empty() {
+            if self.outer.len() == 1 && !self.frozen_keys.is_empty() {
                 self.turn(&key);
             }
             let start = self.reader.offset();
             let value = if let Some(text) = self.reader.text_ahead() {
                 self.text(start, text)?
             } else {
-                let token = self.token()?;
-                let Some(value) = self.plain(start, token)? else {
+                let token = self.reader.token();
+                let Some(value) = self.plain(start, &token)? else {
                     frame.key = Some(key);
-                    return self.open(start, token).map(Some);
+                    return self.open(frame, start, &token);
                 };
                 value
             };
             self.set(frame, &key, &value)?;
         }
-        Ok(None)
+        Ok(false)
     }
 
-    /// Read elements until one is a container, which is returned, or all are read.
+    /// Read elements until all are read, or one is a container: true, and `frame` is that one.
     #[inline]
-    fn fill(&mut self, frame: &mut Frame<'py>) -> Result<Option<Frame<'py>>, Failed> {
+    fn fill(&mut self, frame: &mut Frame<'py>) -> Result<bool, Failed> {
         while frame.done < frame.len {
             let start = self.reader.offset();
-            let token = self.token()?;
-            match self.plain(start, token)? {
+            let token = self.reader.token();
+            match self.plain(start, &token)? {
                 Some(value) => self.put(frame, value)?,
-                None => return self.open(start, token).map(Some),
+                None => return self.open(frame, start, &token),
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Put a complete value where it belongs in the container around it.
@@ -250,14 +249,6 @@ impl<'py, 'a> Decoder<'py, 'a> {
         self.frozen = self.always_frozen || key.is_some_and(|key| self.frozen_keys.iter().any(|frozen| frozen == key));
     }
 
-    #[inline]
-    fn token(&mut self) -> Result<Token<'a>, Failed> {
-        match self.reader.token() {
-            Ok(token) => Ok(token),
-            Err(fault) => self.fault(fault),
-        }
-    }
-
     #[cold]
     fn fault<T>(&mut self, fault: Fault) -> Result<T, Failed> {
         self.error = Some(self.reader.error(fault).into());
@@ -265,10 +256,16 @@ impl<'py, 'a> Decoder<'py, 'a> {
     }
 
     /// The value of a token that contains no others; None for those that do.
-    fn plain(&mut self, start: usize, token: Token<'_>) -> Result<Option<Bound<'py, PyAny>>, Failed> {
+    ///
+    /// By reference: a token is written by parts, and moving it reads it as a whole before its parts have arrived.
+    fn plain(&mut self, start: usize, token: &Result<Token<'a>, Fault>) -> Result<Option<Bound<'py, PyAny>>, Failed> {
+        let token = match token {
+            Ok(token) => token,
+            Err(fault) => return self.fault(*fault),
+        };
         // SAFETY: the GIL is held; each call gives a new reference or null with the exception set.
         let made = unsafe {
-            match token {
+            match *token {
                 Token::Str(text) => return self.text(start, text).map(Some),
                 Token::Uint(value) => ffi::PyLong_FromUnsignedLongLong(value),
                 Token::Int(value) => ffi::PyLong_FromLongLong(value),
@@ -337,13 +334,20 @@ impl<'py, 'a> Decoder<'py, 'a> {
         Err(Failed)
     }
 
-    /// Begin the container that a token announces.
+    /// Begin the container that a token announces: `frame` becomes its frame, and what it was the innermost of `outer`.
     #[inline]
-    fn open(&mut self, start: usize, token: Token<'_>) -> Result<Frame<'py>, Failed> {
+    fn open(&mut self, frame: &mut Frame<'py>, start: usize, token: &Result<Token<'a>, Fault>) -> Result<bool, Failed> {
+        if self.outer.len() >= MAX_DEPTH {
+            return self.bad(start, format!("nested deeper than {MAX_DEPTH}"));
+        }
+        let token = match token {
+            Ok(token) => token,
+            Err(fault) => return self.fault(*fault),
+        };
         let mut end = None;
         // SAFETY: the GIL is held; each call gives a new reference or null with the exception set.
         let (kind, made, len) = unsafe {
-            match token {
+            match *token {
                 Token::Array(n) if self.frozen => {
                     (Kind::ReadOnlyList, read_only(&raw mut ffi::PyList_Type, &self.lent.list), n)
                 }
@@ -364,15 +368,27 @@ impl<'py, 'a> Decoder<'py, 'a> {
             }
         };
         let obj = self.owned(made)?;
-        Ok(Frame { kind, obj, done: 0, len, key: None, end, start, unsalted: 0 })
+        self.outer.push(Frame {
+            kind: std::mem::replace(&mut frame.kind, kind),
+            obj: std::mem::replace(&mut frame.obj, obj),
+            done: std::mem::replace(&mut frame.done, 0),
+            len: std::mem::replace(&mut frame.len, len),
+            key: frame.key.take(),
+            end: std::mem::replace(&mut frame.end, end),
+            start: std::mem::replace(&mut frame.start, start),
+            unsalted: std::mem::replace(&mut frame.unsalted, 0),
+        });
+        Ok(true)
     }
 
     /// Step into the body of an extension, which is one array: its length.
     fn enter(&mut self, start: usize, body: &[u8]) -> Result<usize, Failed> {
         let end = self.reader.offset();
         self.reader.enter(body);
-        let Token::Array(n) = self.token()? else {
-            return self.bad(start, "an extension body that is not one array");
+        let n = match self.reader.token() {
+            Ok(Token::Array(n)) => n,
+            Ok(_) => return self.bad(start, "an extension body that is not one array"),
+            Err(fault) => return self.fault(fault),
         };
         if end.checked_sub(self.reader.offset()).is_none_or(|left| left < n) {
             return self.bad(start, "an extension body that ends before its array does");
