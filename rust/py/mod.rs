@@ -20,7 +20,8 @@ mod tools;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// `msgpack` reads containers in place and keeps keys, which is safe under the GIL only.
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     tokens::register(module)?;

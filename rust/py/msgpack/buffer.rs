@@ -46,6 +46,10 @@ impl Buffer {
         self.len
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     #[cold]
     #[inline(never)]
     fn grow(&mut self, n: usize) -> bool {
@@ -56,7 +60,6 @@ impl Buffer {
     }
 
     /// Move to a `bytes` object of at least `wanted` bytes; false, and nothing has changed, where there is no memory.
-
     fn grow_to(&mut self, wanted: usize) -> bool {
         if ffi::Py_ssize_t::try_from(wanted).is_err() {
             return false;
@@ -92,6 +95,22 @@ impl Buffer {
             // SAFETY: the four bytes lie within what was written.
             unsafe { std::ptr::copy_nonoverlapping(length.to_be_bytes().as_ptr(), self.data.add(at), 4) };
         }
+    }
+
+    /// Append the first `n` of some bytes, by copying them all.
+    #[inline]
+    pub(super) fn first<const N: usize>(&mut self, bytes: &[u8; N], n: usize) {
+        if self.reserve(N) {
+            // SAFETY: there is room for all of them behind what is written; they lie elsewhere.
+            unsafe { self.data.add(self.len).cast::<[u8; N]>().write_unaligned(*bytes) };
+            self.len += n.min(N);
+        }
+    }
+
+    /// What was written from byte `start` on.
+    pub(super) fn since(&self, start: usize) -> &[u8] {
+        // SAFETY: `len` bytes are written.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }.get(start..).unwrap_or_default()
     }
 
     /// Append a string of up to 2^16 bytes, with one check for its header and its text; false where it is longer.

@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyInt, PyString};
 
 use super::Lent;
 use super::buffer::Buffer;
+use super::keys::WRITTEN;
 use crate::msgpack::encode::{self as wire, Sink, TooLong};
 use crate::msgpack::marker::{self, ext};
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS, MIN_PACKED_FLOATS};
@@ -61,6 +62,29 @@ unsafe fn string(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
         }
         let text = std::slice::from_raw_parts(data.cast::<u8>(), n.cast_unsigned());
         out.text(text) || wire::str(out, text).is_ok()
+    }
+}
+
+/// Write a key that is a `str`; false where it is not Unicode text.
+///
+/// # Safety
+///
+/// The GIL is held, and `key` is a live, exact `str`.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "called for every key")]
+unsafe fn written_key(out: &mut Buffer, key: *mut ffi::PyObject) -> bool {
+    // SAFETY: as said above; what `get` gives is copied before `keep` can be called.
+    unsafe {
+        if let Some((encoded, n)) = WRITTEN.get(key) {
+            out.first(encoded, n);
+            return true;
+        }
+        let start = out.len();
+        let is_written = string(out, key);
+        if is_written && !out.has_failed() {
+            WRITTEN.keep(key, out.since(start));
+        }
+        is_written
     }
 }
 
@@ -210,7 +234,7 @@ impl<'py> Encoder<'py, '_> {
             let is_written = unsafe {
                 let kind = ffi::Py_TYPE(key);
                 if kind == &raw mut ffi::PyUnicode_Type {
-                    string(out, key)
+                    written_key(out, key)
                 } else {
                     frame.unsalted += usize::from(kind != &raw mut ffi::PyBytes_Type);
                     scalar(out, key)

@@ -1,4 +1,4 @@
-//! The keys that were seen last: a session says "role" and "content" some thousand times.
+//! The keys that were read or written last: a session says "role" and "content" some thousand times.
 #![allow(unsafe_code, reason = "comparing with the bytes of a str in place is the point of the cache")]
 
 use std::cell::UnsafeCell;
@@ -9,7 +9,7 @@ use pyo3::ffi;
 pub(super) const MAX_KEY_BYTES: usize = 32;
 const SLOTS: usize = 1024;
 
-/// One `str` per slot, replaced on collision.
+/// Keys that were read: one `str` per slot, replaced on collision.
 pub(super) struct KeyCache(UnsafeCell<[*mut ffi::PyObject; SLOTS]>);
 
 // SAFETY: touched with the GIL held only, by functions that run no Python code.
@@ -46,7 +46,7 @@ impl KeyCache {
             if !cached.is_null() {
                 let data = ffi::PyUnicode_DATA(*cached).cast::<u8>();
                 let text = std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(*cached) as usize);
-                if text == key {
+                if same(text, key) {
                     ffi::Py_INCREF(*cached);
                     return Some(*cached);
                 }
@@ -61,6 +61,85 @@ impl KeyCache {
                 *cached = made;
             }
             Some(made)
+        }
+    }
+}
+
+/// Compare short texts, without a call: two chunks that overlap take any length up to twice their own.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    #[inline]
+    fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+        a.first_chunk::<N>() == b.first_chunk::<N>() && a.last_chunk::<N>() == b.last_chunk::<N>()
+    }
+    a.len() == b.len()
+        && match a.len() {
+            16..=32 => ends::<16>(a, b),
+            8..16 => ends::<8>(a, b),
+            4..8 => ends::<4>(a, b),
+            _ => a == b,
+        }
+}
+
+/// Longest encoded key that is kept: its one byte of header and its text.
+const MAX_WRITTEN_BYTES: usize = 32;
+const WRITTEN_SLOTS: usize = 128;
+
+#[derive(Clone, Copy)]
+struct Written {
+    /// A reference of our own, so that no other object can come to have this address; null where the slot is empty.
+    key: *mut ffi::PyObject,
+    encoded: [u8; MAX_WRITTEN_BYTES],
+    len: usize,
+}
+
+/// Keys that were written, as they were encoded, found by the address of the `str`.
+pub(super) struct WrittenKeys(UnsafeCell<[Written; WRITTEN_SLOTS]>);
+
+// SAFETY: as for `KeyCache`.
+unsafe impl Sync for WrittenKeys {}
+
+pub(super) static WRITTEN: WrittenKeys = WrittenKeys(UnsafeCell::new(
+    [Written { key: std::ptr::null_mut(), encoded: [0; MAX_WRITTEN_BYTES], len: 0 }; WRITTEN_SLOTS],
+));
+
+#[inline]
+fn written_slot(key: *mut ffi::PyObject) -> usize {
+    // Objects stand at multiples of 16.
+    ((key.addr() >> 4) ^ (key.addr() >> 11)) % WRITTEN_SLOTS
+}
+
+impl WrittenKeys {
+    /// What was kept for this very object, in the first bytes of the array.
+    ///
+    /// # Safety
+    ///
+    /// The GIL is held, and what comes back is no longer used when `keep` is called.
+    #[inline]
+    pub(super) unsafe fn get(&self, key: *mut ffi::PyObject) -> Option<(&[u8; MAX_WRITTEN_BYTES], usize)> {
+        // SAFETY: nobody writes to the slots meanwhile, by what is said above.
+        let written = unsafe { (*self.0.get()).get(written_slot(key))? };
+        (written.key == key).then_some((&written.encoded, written.len))
+    }
+
+    /// Keep the encoded form of a key if it is short.
+    ///
+    /// # Safety
+    ///
+    /// The GIL is held, and `key` is a live, exact `str`: it never changes, and ends without running any code.
+    pub(super) unsafe fn keep(&self, key: *mut ffi::PyObject, encoded: &[u8]) {
+        if encoded.len() > MAX_WRITTEN_BYTES {
+            return;
+        }
+        // SAFETY: the GIL is held, and nothing below runs Python code or comes back here.
+        unsafe {
+            let Some(written) = (*self.0.get()).get_mut(written_slot(key)) else { return };
+            if let Some(place) = written.encoded.get_mut(..encoded.len()) {
+                place.copy_from_slice(encoded);
+            }
+            written.len = encoded.len();
+            ffi::Py_INCREF(key);
+            ffi::Py_XDECREF(std::mem::replace(&mut written.key, key));
         }
     }
 }
