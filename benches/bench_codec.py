@@ -48,7 +48,7 @@ WORDS = [
 # The rows of the design: on dicts, against msgspec on dicts.
 MUST = 1.0
 AIM = {"encode": 0.75, "decode": 0.65}
-ROUNDS = 40
+ROUNDS = 30
 BURST_BYTES = 200_000
 
 Timed = Callable[[], object]
