@@ -453,6 +453,25 @@ def test_documents_of_any_size_after_one_another():
             assert msgpack_encode(value) == msgpack.packb(value)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its own memory as Linux does")
+def test_a_document_that_memory_cannot_hold_is_a_memory_error():
+    """Wherever the room ends: in a list, in a tuple, whose length is filled in later, or in a dict."""
+    code = (
+        "import resource\n"
+        "from holdall._native import msgpack_encode\n"
+        "big = ['x' * 1_000_000] * 400\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))\n"
+        "for value in (big, (0, tuple(big)), {'a': {'b': big}, 'c': (1, {2})}):\n"
+        "    try:\n"
+        "        print(len(msgpack_encode(value)))\n"
+        "    except MemoryError as error:\n"
+        "        print(error, len(msgpack_encode([1, (2,)])))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "no memory for the encoded document 10\n" * 3
+
+
 def test_frozen_is_read_only_all_the_way_down_and_only_where_asked():
     data = msgpack_encode({"a": {"x": [1]}, "b": {"x": [1]}})
     value = msgpack_decode(data, frozen_keys=("b",))
