@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from redis.asyncio import Redis, RedisCluster
 
+from holdall.errors import ArgumentError
 from holdall.stores.base import Store
 from holdall.stores.redis import RedisStore
 from holdall.testing import StoreConformance
@@ -65,3 +66,11 @@ class TestRedisStoreBehindSentinels(TestRedisStore):
 
     def admin(self) -> Redis:
         return Redis(port=self.port)
+
+
+def test_durability_is_the_callers_claim():
+    """What the server syncs is not known here, so nothing is claimed unless the caller does."""
+    assert RedisStore("redis://localhost").durability == "memory"
+    assert RedisStore("redis://localhost", durability="fsync").durability == "fsync"
+    with pytest.raises(ArgumentError, match="durability"):
+        RedisStore("redis://localhost", durability="eventually")

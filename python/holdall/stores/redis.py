@@ -30,8 +30,11 @@ _INDEX_ATTEMPTS = 16
 class RedisStore:
     """Records in Redis 7 or Valkey, standalone, behind Sentinels, or in a cluster, by the server's clock.
 
-    Durability is what the server is set to: at best it keeps what it acknowledged when its process ends, and a failover can
-    lose writes that no replica had yet. `wait_replicas` narrows that window; it does not close it.
+    Durability is what the server is set to, and the caller's to claim: by default it is named "memory". With
+    `appendfsync always` a kill of the server loses nothing that was acknowledged. With `everysec`, the usual setting, it
+    can lose the last seconds, and not only at a loss of power: while an fsync in the background is slow, acknowledged writes
+    wait in the server's own memory, and kill -9 takes them along. A failover can lose writes that no replica had yet, under
+    either; `wait_replicas` narrows that window, it does not close it.
 
     Args:
         url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://user:password@host:port,host:port/SERVICE/DB` (what the
@@ -39,7 +42,8 @@ class RedisStore:
             `rediss+`; None if a client is given.
         client: A `redis.asyncio` client to use instead; it is not closed by `aclose`.
         namespace: What every key begins with: letters, digits and `_.:/-`.
-        durability: What the server is set to; only named here. "process" is AOF, "memory" is none.
+        durability: What the caller knows of the server, only named here: "fsync" is AOF with `appendfsync always`, "process"
+            is AOF with `everysec`, with the loss that was said above, "memory" is neither.
         wait_replicas: A write returns once this many replicas have it, else it raises `OutcomeUnknownError`.
         retention_s: How long a tombstone keeps fence and op_ids after a delete.
         max_connections: At most, per node.
@@ -55,7 +59,7 @@ class RedisStore:
         *,
         client: Any | None = None,
         namespace: str = "holdall",
-        durability: Durability = "process",
+        durability: Durability = "memory",
         wait_replicas: int = 0,
         retention_s: float = rules.DEFAULT_RETENTION_S,
         max_connections: int = 50,
