@@ -34,7 +34,7 @@ pub enum Placed {
 }
 
 /// A packed conversation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Window {
     /// The messages, in order.
     pub placed: Vec<Placed>,

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::item::ContextItem;
 use super::messages::OpenWindow;
 use super::pack::Packer;
-use super::result::{Inputs, PackResult};
+use super::result::{Inputs, PackResult, Packed};
 use super::tokens::text_of;
 use crate::Error;
 use crate::item::Kind;
@@ -81,14 +81,14 @@ impl Pending {
 impl Packer {
     /// What a late summary would be made of, if the strategy wants one.
     pub(super) fn late(&self, py: Python<'_>, result: &PackResult) -> PyResult<Option<Late>> {
-        let left = result.report.budget.saturating_sub(result.report.tokens);
+        let left = result.report().budget.saturating_sub(result.report().tokens);
         let Inputs::Items(items) = &result.inputs else { return Ok(None) };
         if !self.is_summarising() || left <= LATE_SUMMARY_ABOVE {
             return Ok(None);
         }
         let is_older = |row: &Row| row.kind == Kind::OLDER_HISTORY;
         let mut rows: Vec<&Row> = result
-            .report
+            .report()
             .dropped()
             .filter(|(row, reason)| is_older(row) && matches!(reason, Reason::OverBudget | Reason::TooLarge))
             .map(|(row, _)| row)
@@ -172,12 +172,13 @@ impl Packer {
         kept.insert(at, item.unbind());
         result.sequence = PyTuple::new(py, kept)?.unbind();
         let tokens = own.saturating_add(self.item_overhead);
+        let Packed::Items { report, open } = &mut result.packed else { return Ok(()) };
         for index in &late.members {
-            if let Some(row) = result.report.rows.get_mut(*index as usize) {
+            if let Some(row) = report.rows.get_mut(*index as usize) {
                 row.fate = Fate::Dropped(Reason::Summarized);
             }
         }
-        result.report.rows.push(Row {
+        report.rows.push(Row {
             source: Source::Summary,
             index: 0,
             kind: Kind::SUMMARY,
@@ -185,15 +186,15 @@ impl Packer {
             tokens,
             full_tokens: tokens,
         });
-        result.report.tokens = result.report.tokens.saturating_add(tokens);
-        result.report.value += {
+        report.tokens = report.tokens.saturating_add(tokens);
+        report.value += {
             let settings = self.settings();
             let weight = settings.weights.get(Kind::SUMMARY.index()).copied().unwrap_or(UNKNOWN_WEIGHT);
             value(weight * relevance, tokens, settings.alpha, 1.0)
         };
         // The summary was not among the candidates, so nothing is proven about it.
-        result.open = None;
-        result.report.bound = result.report.value;
+        *open = None;
+        report.bound = report.value;
         Ok(())
     }
 }

@@ -6,11 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use super::chat::{edited, nodes};
+use super::held::{Asked, Conversations, Held, MOST};
 use super::item::ContextItem;
 use super::late::{Open, Pending};
 use super::node::PyNode;
 use super::pack::Packer;
-use super::result::{Inputs, PackResult};
+use super::result::{Inputs, PackResult, Packed};
 use super::tokens::text_of;
 use super::tools::{self, Given};
 use crate::chat::{self, Fingerprinter, Format, Message};
@@ -33,12 +34,14 @@ const SYSTEM_TAG: u128 = 0x5359_5354_454d;
 /// What a packer remembers between packs.
 pub(super) struct Memory {
     cache: Cache,
+    conversations: Conversations,
     histories: Histories,
 }
 
 impl Memory {
     pub(super) fn new(cache_bytes: usize) -> Self {
-        Self { cache: Cache::new(cache_bytes), histories: Histories::default() }
+        let conversations = Conversations::new(cache_bytes / MOST);
+        Self { cache: Cache::new(cache_bytes), conversations, histories: Histories::default() }
     }
 }
 
@@ -59,7 +62,7 @@ pub(super) struct Request<'a, 'py> {
 
 /// A packed conversation that is still to be rendered, perhaps after a summary has come.
 pub(super) struct OpenWindow {
-    window: Window,
+    window: Arc<Window>,
     format: Format,
     system: Option<(Py<PyAny>, Arc<Entry>)>,
     settings: Arc<Settings>,
@@ -79,12 +82,9 @@ impl Packer {
     pub(super) fn open(&self, py: Python<'_>, request: &Request<'_, '_>) -> PyResult<OpenWindow> {
         let settings = self.settings();
         let objects = nodes(request.messages)?;
-        let views: Vec<PyNode<'_>> = objects.iter().cloned().map(PyNode::new).collect();
-        let format = match &request.format {
-            Some(name) => Format::named(name)?,
-            None => chat::detect(&views, request.system.is_some()),
-        };
-        let read = self.entries(py, &views, format, &settings)?;
+        // Taken out while they are worked with: a callback may let another thread run, which must not wait for a lock.
+        let mut held = self.lock().conversations.take(&objects);
+        let format = self.bring_up(py, &mut held, &objects, request, &settings)?;
         let system = match request.system {
             Some(system) => Some((system.clone().unbind(), self.system(system, &settings)?)),
             None => None,
@@ -92,33 +92,43 @@ impl Packer {
         let tools = request.tools.map(tools::read).transpose()?;
         let documents = request.documents.map(read_documents).transpose()?;
         let previous = request.previous.map(read_memo).transpose()?.flatten();
-        let conversation = Conversation {
-            format,
-            messages: &read.entries,
-            keys: &read.keys,
-            system: system.as_ref().map(|(_, entry)| &**entry),
-            documents: documents.as_ref().map(|(documents, _)| documents.as_slice()).unwrap_or_default(),
-            summary: request.summary.as_deref(),
-            tools: tools.as_ref().map(|given| &*given.set),
-            used_tools: &request.used_tools,
-            query: request.query.as_deref(),
-            relevance: request.relevance.as_deref(),
+        let is_alone =
+            tools.is_none() && documents.is_none() && request.summary.is_none() && request.relevance.is_none();
+        let asked = is_alone.then(|| Asked {
+            settings: Arc::clone(&settings),
+            budget: self.budget(),
+            system: system.as_ref().map(|(_, entry)| Arc::clone(entry)),
+            query: request.query.clone(),
+            previous: previous.clone(),
             start_on_user: request.start_on_user,
-            previous: previous.as_ref(),
+        });
+        let window = if let Some(known) = asked.as_ref().and_then(|asked| held.window(asked)) {
+            Ok(known)
+        } else {
+            let conversation = Conversation {
+                format,
+                messages: &held.entries,
+                keys: &held.keys,
+                system: system.as_ref().map(|(_, entry)| &**entry),
+                documents: documents.as_ref().map(|(documents, _)| documents.as_slice()).unwrap_or_default(),
+                summary: request.summary.as_deref(),
+                tools: tools.as_ref().map(|given| &*given.set),
+                used_tools: &request.used_tools,
+                query: request.query.as_deref(),
+                relevance: request.relevance.as_deref(),
+                start_on_user: request.start_on_user,
+                previous: previous.as_ref(),
+            };
+            let made = self.choose_window(py, &conversation, &settings);
+            if let (Some(asked), Ok(window)) = (asked, &made) {
+                held.keep(asked, window);
+            }
+            made
         };
-        let counter = &*self.counter;
-        let budget = self.budget();
-        // Taken out while it is worked with: a callback may let another thread run, which must not wait for a lock.
-        let mut histories = std::mem::take(&mut self.lock().histories);
-        let mut pack = || pack_conversation(&conversation, &settings, counter, budget, &mut histories);
-        let packed = if counter.calls_back() { pack() } else { py.detach(pack) };
-        self.lock().histories.take_back(histories);
-        let mut window = packed?;
-        if !self.is_summarising() {
-            window.late = None;
-        }
+        let let_go = self.lock().conversations.put(held);
+        drop(let_go);
         Ok(OpenWindow {
-            window,
+            window: window?,
             format,
             system,
             settings,
@@ -126,6 +136,54 @@ impl Packer {
             tools,
             documents: documents.map(|(_, given)| given),
         })
+    }
+
+    /// Read the messages that are not as they were; the format of all.
+    fn bring_up(
+        &self,
+        py: Python<'_>,
+        held: &mut Held,
+        objects: &[Bound<'_, PyAny>],
+        request: &Request<'_, '_>,
+        settings: &Settings,
+    ) -> PyResult<Format> {
+        let has_system = request.system.is_some();
+        let known = if held.len() == objects.len() { held.found(has_system) } else { None };
+        let format = match (&request.format, known) {
+            (Some(name), _) => Format::named(name)?,
+            (None, Some(format)) => return Ok(format),
+            (None, None) => {
+                let views: Vec<PyNode<'_>> = objects.iter().cloned().map(PyNode::new).collect();
+                chat::detect(&views, has_system)
+            }
+        };
+        held.set_format(format, request.format.is_none().then_some(has_system));
+        let first = held.len();
+        let new = objects.get(first..).unwrap_or_default();
+        if !new.is_empty() {
+            let read = self.entries(py, new, first, format, settings)?;
+            held.extend(new, read.keys, read.entries);
+        }
+        Ok(format)
+    }
+
+    fn choose_window(
+        &self,
+        py: Python<'_>,
+        conversation: &Conversation<'_>,
+        settings: &Settings,
+    ) -> PyResult<Arc<Window>> {
+        let counter = &*self.counter;
+        let budget = self.budget();
+        let mut histories = std::mem::take(&mut self.lock().histories);
+        let mut pack = || pack_conversation(conversation, settings, counter, budget, &mut histories);
+        let packed = if counter.calls_back() { pack() } else { py.detach(pack) };
+        self.lock().histories.take_back(histories);
+        let mut window = packed?;
+        if !self.is_summarising() {
+            window.late = None;
+        }
+        Ok(Arc::new(window))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
@@ -137,19 +195,27 @@ impl Packer {
         let settings = self.settings();
         let objects = nodes(messages)?;
         let views: Vec<PyNode<'_>> = objects.iter().cloned().map(PyNode::new).collect();
-        let read = self.entries(py, &views, chat::detect(&views, false), &settings)?;
+        let read = self.entries(py, &objects, 0, chat::detect(&views, false), &settings)?;
         let tokens = read.entries.iter().map(|entry| entry.cost.total);
         Ok(tokens.fold(settings.overhead.per_request, u64::saturating_add))
     }
 
-    /// Read and count messages, those that are known from before excepted.
-    fn entries(&self, py: Python<'_>, views: &[PyNode<'_>], format: Format, settings: &Settings) -> PyResult<Entries> {
+    /// Read and count messages, those that are known from before excepted. The first of them is message `first`.
+    fn entries(
+        &self,
+        py: Python<'_>,
+        objects: &[Bound<'_, PyAny>],
+        first: usize,
+        format: Format,
+        settings: &Settings,
+    ) -> PyResult<Entries> {
+        let views: Vec<PyNode<'_>> = objects.iter().cloned().map(PyNode::new).collect();
         let mut fingerprints = Fingerprinter::default();
         let tag = format as u128;
         let keys: Vec<u128> = views
             .iter()
             .enumerate()
-            .map(|(index, view)| Ok(fingerprints.hash(index, view)? ^ tag))
+            .map(|(index, view)| Ok(fingerprints.hash(first + index, view)? ^ tag))
             .collect::<Result<_>>()?;
         let mut known: Vec<Option<Arc<Entry>>> = {
             let mut memory = self.lock();
@@ -159,7 +225,7 @@ impl Packer {
         let mut messages: Vec<Message> = Vec::new();
         for (index, (view, known)) in views.iter().zip(&known).enumerate() {
             if known.is_none() {
-                messages.push(chat::parse(format, index, view)?);
+                messages.push(chat::parse(format, first + index, view)?);
                 missing.push(index);
             }
         }
@@ -209,7 +275,7 @@ impl OpenWindow {
     /// Put in the caller's summary of what was dropped.
     pub(super) fn summarise(&mut self, summary: &str, counter: &dyn Counter) -> Result<()> {
         let system = self.system.as_ref().map(|(_, entry)| entry);
-        self.window.add_late(summary, self.format, system, &self.settings, counter)
+        Arc::make_mut(&mut self.window).add_late(summary, self.format, system, &self.settings, counter)
     }
 
     /// Put in a summary made of the weightiest sentences.
@@ -248,13 +314,11 @@ impl OpenWindow {
             messages: PyList::new(py, self.objects)?.unbind(),
             tools: self.tools.iter().flat_map(|given| given.set.iter().map(|tool| tool.name().to_owned())).collect(),
             documents: self.documents.map(|given| PyList::new(py, given).map(Bound::unbind)).transpose()?,
-            kinds: self.window.kinds,
         };
-        let mut result = PackResult::new(PyTuple::new(py, messages)?.unbind(), self.window.report, inputs);
+        let sequence = PyTuple::new(py, messages)?.unbind();
+        let mut result = PackResult::new(sequence, Packed::Window(self.window), inputs);
         result.system = system;
         result.tools = tools;
-        result.memo = Some(self.window.memo);
-        result.open = self.window.open;
         Ok(result)
     }
 }
@@ -352,7 +416,7 @@ fn read_document(index: usize, object: &Bound<'_, PyAny>) -> PyResult<(String, f
 /// What the last pack came to: its result, or the memo of it.
 fn read_memo(previous: &Bound<'_, PyAny>) -> PyResult<Option<Memo>> {
     if let Ok(result) = previous.cast::<PackResult>() {
-        return Ok(result.get().memo.clone());
+        return Ok(result.get().packed.memo().cloned());
     }
     if let Ok(text) = previous.cast::<PyString>() {
         return Ok(Some(text_of(text)?.parse()?));

@@ -2,6 +2,7 @@
 
 mod chat;
 mod error;
+mod held;
 mod item;
 mod knapsack;
 mod late;

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 use super::item::ContextItem;
 use super::late::{Open, Pending};
 use super::messages::{self, DEFAULT_CACHE_BYTES, Memory, Request};
-use super::result::{Inputs, PackResult};
+use super::result::{Inputs, PackResult, Packed};
 use super::score::Recency;
 use super::tokens::{Tokenizer, text_of};
 use crate::item::TYPES;
@@ -408,9 +408,9 @@ impl Packer {
             }
         }
         let sequence = PyTuple::new(py, kept)?.unbind();
-        let mut result = PackResult::new(sequence, packed.report, Inputs::Items(read.objects));
-        result.open = packed.open.map(|candidates| (candidates, self.budget()));
-        Ok(result)
+        let open = packed.open.map(|candidates| (candidates, self.budget()));
+        let packed = Packed::Items { report: packed.report, open };
+        Ok(PackResult::new(sequence, packed, Inputs::Items(read.objects)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a pack gives back.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -8,43 +8,76 @@ use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
 
 use super::item::ContextItem;
 use super::tokens::text_of;
-use crate::item::Kind;
-use crate::pack::{Candidates, Label, Limits, Memo, Report, Row, Source, Strategy, choose};
+use crate::pack::{Candidates, Label, Limits, Memo, Report, Row, Source, Strategy, Window, choose};
 
 /// What the rows of a report point into.
 pub(super) enum Inputs {
     /// Items of `pack`.
     Items(Py<PyList>),
     /// A conversation; tools and documents where they were given.
-    Conversation { messages: Py<PyList>, tools: Vec<String>, documents: Option<Py<PyList>>, kinds: Vec<Kind> },
+    Conversation { messages: Py<PyList>, tools: Vec<String>, documents: Option<Py<PyList>> },
+}
+
+/// What became of the inputs.
+pub(super) enum Packed {
+    /// Items; and what was chosen from, and within how much, for the bound of a greedy choice, worked out when asked for.
+    Items { report: Report, open: Option<(Candidates, u64)> },
+    /// A conversation. The packer may keep it for the next pack.
+    Window(Arc<Window>),
+}
+
+impl Packed {
+    pub(super) fn report(&self) -> &Report {
+        match self {
+            Self::Items { report, .. } => report,
+            Self::Window(window) => &window.report,
+        }
+    }
+
+    pub(super) fn memo(&self) -> Option<&Memo> {
+        match self {
+            Self::Items { .. } => None,
+            Self::Window(window) => Some(&window.memo),
+        }
+    }
+
+    fn open(&self) -> Option<&(Candidates, u64)> {
+        match self {
+            Self::Items { open, .. } => open.as_ref(),
+            Self::Window(window) => window.open.as_ref(),
+        }
+    }
+
+    /// The type of message `index` of a conversation.
+    fn kind(&self, index: usize) -> Option<&'static str> {
+        match self {
+            Self::Items { .. } => None,
+            Self::Window(window) => window.kinds.get(index).and_then(|kind| kind.name()),
+        }
+    }
 }
 
 /// The kept items or messages, and what became of every input.
 #[pyclass(frozen, sequence, module = "holdall")]
 pub(super) struct PackResult {
     pub(super) sequence: Py<PyTuple>,
-    pub(super) report: Report,
+    pub(super) packed: Packed,
     pub(super) inputs: Inputs,
     pub(super) system: Option<Py<PyAny>>,
     pub(super) tools: Option<Py<PyList>>,
-    pub(super) memo: Option<Memo>,
-    /// What was chosen from, and within how much: for the bound of a greedy choice, worked out when it is asked for.
-    pub(super) open: Option<(Candidates, u64)>,
     pub(super) bound: OnceLock<f64>,
     pub(super) kept: PyOnceLock<Py<PyTuple>>,
     pub(super) dropped: PyOnceLock<Py<PyTuple>>,
 }
 
 impl PackResult {
-    pub(super) fn new(sequence: Py<PyTuple>, report: Report, inputs: Inputs) -> Self {
+    pub(super) fn new(sequence: Py<PyTuple>, packed: Packed, inputs: Inputs) -> Self {
         Self {
             sequence,
-            report,
+            packed,
             inputs,
             system: None,
             tools: None,
-            memo: None,
-            open: None,
             bound: OnceLock::new(),
             kept: PyOnceLock::new(),
             dropped: PyOnceLock::new(),
@@ -107,39 +140,39 @@ impl PackResult {
     /// What to pass as `previous` to the next pack of this conversation.
     #[getter]
     fn memo(&self) -> Option<String> {
-        self.memo.as_ref().map(ToString::to_string)
+        self.packed.memo().map(ToString::to_string)
     }
 
     /// Tokens of the whole request.
     #[getter]
     fn tokens(&self) -> u64 {
-        self.report.tokens
+        self.report().tokens
     }
 
     /// Tokens that were available.
     #[getter]
     fn budget(&self) -> u64 {
-        self.report.budget
+        self.report().budget
     }
 
     /// Total value of what is in.
     #[getter]
     fn value(&self) -> f64 {
-        self.report.value
+        self.report().value
     }
 
     /// No choice is worth more than this.
     #[getter]
     fn bound(&self) -> PyResult<f64> {
-        if !self.report.bound.is_nan() {
-            return Ok(self.report.bound);
+        if !self.report().bound.is_nan() {
+            return Ok(self.report().bound);
         }
         if let Some(known) = self.bound.get() {
             return Ok(*known);
         }
-        let Some((candidates, budget)) = &self.open else { return Ok(self.report.value) };
+        let Some((candidates, budget)) = self.packed.open() else { return Ok(self.report().value) };
         let best = choose(candidates, *budget, Strategy::Optimal, Limits::default())?;
-        let bound = best.map_or(self.report.value, |plan| plan.bound.max(self.report.value));
+        let bound = best.map_or(self.report().value, |plan| plan.bound.max(self.report().value));
         Ok(*self.bound.get_or_init(|| bound))
     }
 
@@ -149,7 +182,7 @@ impl PackResult {
         let made = self.kept.get_or_try_init(py, || {
             let class = row_class(py, "Kept")?;
             let rows: Vec<Bound<'_, PyAny>> = self
-                .report
+                .report()
                 .kept()
                 .map(|(row, label)| {
                     let name = self.label(py, row, label);
@@ -167,7 +200,7 @@ impl PackResult {
         let made = self.dropped.get_or_try_init(py, || {
             let class = row_class(py, "Dropped")?;
             let rows: Vec<Bound<'_, PyAny>> = self
-                .report
+                .report()
                 .dropped()
                 .map(|(row, reason)| class.call1((row.source.name(), row.index, row.tokens, reason.name())))
                 .collect::<PyResult<_>>()?;
@@ -179,7 +212,7 @@ impl PackResult {
     /// A table of what is in and what is not, and why.
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
         let mut failed = None;
-        let text = self.report.explain(|row| match self.show(py, row) {
+        let text = self.report().explain(|row| match self.show(py, row) {
             Ok(shown) => shown,
             Err(error) => {
                 failed.get_or_insert(error);
@@ -192,15 +225,19 @@ impl PackResult {
     fn __repr__(&self) -> String {
         format!(
             "<PackResult: {} kept, {} dropped, {} of {} tokens>",
-            self.report.kept().count(),
-            self.report.dropped().count(),
-            self.report.tokens,
-            self.report.budget
+            self.report().kept().count(),
+            self.report().dropped().count(),
+            self.report().tokens,
+            self.report().budget
         )
     }
 }
 
 impl PackResult {
+    pub(super) fn report(&self) -> &Report {
+        self.packed.report()
+    }
+
     fn label(&self, py: Python<'_>, row: &Row, label: Label) -> String {
         if let (Label::Given(at), Inputs::Items(items)) = (label, &self.inputs)
             && let Ok(item) = items.bind(py).get_item(row.index as usize)
@@ -223,8 +260,8 @@ impl PackResult {
                 let item = item.cast::<ContextItem>()?.get();
                 Ok((text_of(item.type_name.bind(py))?.into_owned(), first_words(&item.text(py)?)))
             }
-            (Inputs::Conversation { messages, kinds, .. }, Source::Message) => {
-                let kind = kinds.get(at).and_then(|kind| kind.name()).unwrap_or(&kind).to_owned();
+            (Inputs::Conversation { messages, .. }, Source::Message) => {
+                let kind = self.packed.kind(at).unwrap_or(&kind).to_owned();
                 Ok((kind, message_words(&messages.bind(py).get_item(at)?)?))
             }
             (Inputs::Conversation { tools, .. }, Source::Tool) => {
