@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 import holdall
-from holdall import OptimisticStateStore, SessionState
+from holdall import OptimisticStateStore, SessionState, StateSerializer
 
 
 class Floor(Protocol):
@@ -65,7 +65,7 @@ async def ours(url: str, key: str, times: int) -> tuple[list[float], float]:
 
 
 async def by_hand(url: str, key: str, times: int) -> tuple[list[float], float]:
-    """Read, add, compare-and-swap; on a conflict wait 1 to 50 ms and start over."""
+    """Read, add, compare-and-swap; on a conflict wait 1 to 50 ms and start over. The head is a whole session's."""
     took = []
     floor = await floor_of(url)
     await floor.read(key)
@@ -75,7 +75,7 @@ async def by_hand(url: str, key: str, times: int) -> tuple[list[float], float]:
         while True:
             version, head = await floor.read(key)
             document = json.loads(head)
-            document["n"] += 1
+            document["metadata"]["n"] += 1
             if await floor.write(key, version, 0, json.dumps(document).encode(), []):
                 break
             await asyncio.sleep(random.uniform(0.001, 0.050))
@@ -90,15 +90,20 @@ async def _go() -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
+def counter(key: str) -> SessionState:
+    """The session that is counted in: both sides read and write its whole head."""
+    return SessionState(session_id=key, user_id="bench", metadata={"n": 0})
+
+
 async def prepare(who: str, url: str) -> str:
     """Make the counter and return its key."""
     key = f"counter-{uuid4().hex}"
     if who == "ours":
         async with holdall.open(url) as store:
-            await store.save(SessionState(session_id=key, user_id="bench", metadata={"n": 0}))
+            await store.save(counter(key))
     else:
         floor = await floor_of(url)
-        assert await floor.write(key, 0, 0, b'{"n": 0}', [])
+        assert await floor.write(key, 0, 0, StateSerializer("json").snapshot(counter(key)).head, [])
         await floor.aclose()
     return key
 
@@ -110,7 +115,7 @@ async def final(who: str, url: str, key: str) -> int:
             return int((await store.load(key)).metadata["n"])
     floor = await floor_of(url)
     try:
-        return int(json.loads((await floor.read(key))[1])["n"])
+        return int(json.loads((await floor.read(key))[1])["metadata"]["n"])
     finally:
         await floor.aclose()
 

@@ -89,7 +89,7 @@ class Contended:
 
 
 async def test_waits_grow_with_full_jitter_and_the_last_conflict_comes_through(store: SessionStore) -> None:
-    """Five retries by default, each wait a random part of 10, 20, 40, 50, 50 ms; then the ConflictError."""
+    """Five retries by default, each wait a random part of 10, 20, 20, 20, 20 ms; then the ConflictError."""
     state = new()
     await store.save(state)
     waited: list[float] = []
@@ -98,12 +98,13 @@ async def test_waits_grow_with_full_jitter_and_the_last_conflict_comes_through(s
         waited.append(seconds)
 
     def update(times: int) -> object:
+        # An object of its own for each: none of them has written lately.
         optimistic = OptimisticStateStore(Contended(store, times), sleep=sleep, random=lambda: 0.5)
         return optimistic.update(state.session_id, add)
 
     done = await update(5)
     assert done.metadata == {"n": 1, "others": 5}
-    assert waited == pytest.approx([0.005, 0.010, 0.020, 0.025, 0.025])
+    assert waited == pytest.approx([0.005, 0.010, 0.010, 0.010, 0.010])
     waited.clear()
     with pytest.raises(ConflictError) as caught:
         await update(6)
@@ -162,3 +163,82 @@ async def test_arguments_are_checked(store: SessionStore) -> None:
         await OptimisticStateStore(store).update(state.session_id, add, -1)
     with pytest.raises(ArgumentError, match="returned the state of"):
         await OptimisticStateStore(store).update(state.session_id, lambda _: new())
+
+
+class Counted(Contended):
+    """Counts the calls."""
+
+    def __init__(self, store: SessionStore) -> None:
+        super().__init__(store, 0)
+        self.loads = 0
+
+    async def load(self, session_id: str) -> SessionState:
+        self.loads += 1
+        return await super().load(session_id)
+
+
+async def test_updates_in_a_row_start_from_the_state_that_was_saved(store: SessionStore) -> None:
+    """One read for all of them; a moment later it is read again, and what callers do to their states is nobody else's."""
+    state = new()
+    state.metadata["seen"] = {1}
+    await store.save(state)
+    now = 0.0
+    counted = Counted(store)
+    shared = OptimisticStateStore(counted, clock=lambda: now)
+    for n in range(1, 4):
+        given = await shared.update(state.session_id, add)
+        assert given.metadata == {"n": n, "seen": {1}}
+        given.metadata["n"] = 99
+        given.metadata["seen"].add(2)
+        given.messages.append({"role": "user", "content": "never saved"})
+    assert counted.loads == 1
+    now = 1.0
+    await shared.update(state.session_id, add)
+    assert counted.loads == 2
+    stored = await store.load(state.session_id)
+    assert (stored.metadata, stored.version, len(stored.messages)) == ({"n": 4, "seen": {1}}, 5, 0)
+
+
+async def test_who_has_just_written_yields_and_nothing_is_lost(store: SessionStore) -> None:
+    """A conflict on the state that was saved last counts as an attempt, waits longer, and loads what is there."""
+    state = new()
+    await store.save(state)
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    counted = Counted(store)
+    shared = OptimisticStateStore(counted, clock=lambda: 0.0, sleep=sleep, random=lambda: 0.5)
+    await shared.update(state.session_id, add)
+    await OptimisticStateStore(store).update(state.session_id, add)
+    assert (await shared.update(state.session_id, add)).metadata == {"n": 3}
+    assert waited == pytest.approx([0.025])
+    counted._times = 2
+    with pytest.raises(ConflictError):
+        await shared.update(state.session_id, add, 1)
+    assert len(waited) == 2
+    # without retries there is no attempt to spend on a guess
+    await OptimisticStateStore(store).update(state.session_id, add)
+    assert (await shared.update(state.session_id, add, 0)).metadata["n"] == 5
+
+
+async def test_an_error_over_a_state_out_of_date_is_not_the_callers(store: SessionStore) -> None:
+    """Popping from a list that another worker has refilled: the updater failed on what is no longer so."""
+    state = new()
+    state.plan = ["a"]
+    await store.save(state)
+    shared = OptimisticStateStore(store, clock=lambda: 0.0)
+
+    def pop(state: SessionState) -> None:
+        state.plan.pop()
+
+    await shared.update(state.session_id, pop)
+    await OptimisticStateStore(store).update(state.session_id, lambda s: s.plan.append("b"))
+    assert (await shared.update(state.session_id, pop)).plan == []
+    with pytest.raises(IndexError):
+        await shared.update(state.session_id, pop)
+    await shared.update(state.session_id, add)
+    await store.delete(state.session_id)
+    with pytest.raises(NotFoundError):
+        await shared.update(state.session_id, pop)

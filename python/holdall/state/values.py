@@ -133,7 +133,7 @@ class ReadOnlyArray(array.array):  # type: ignore[type-arg]
 
 
 def thaw(value: Any) -> Any:
-    """Return a plain, changeable copy of a read-only value."""
+    """Return a plain, changeable copy of a value, read-only or not."""
     kind = type(value)
     if kind in (ReadOnlyDict, dict):
         return {key: thaw(item) for key, item in value.items()}
@@ -141,13 +141,14 @@ def thaw(value: Any) -> Any:
         return [thaw(item) for item in value]
     if kind is tuple:
         return tuple(thaw(item) for item in value)
-    if kind is ReadOnlySet:
+    if kind in (ReadOnlySet, set):
         return set(value)
-    if kind is ReadOnlyBytearray:
+    if kind in (ReadOnlyBytearray, bytearray):
         return bytearray(value)
-    if kind is ReadOnlyArray:
+    if kind in (ReadOnlyArray, array.array):
         return array.array(value.typecode, value.tobytes())
-    return value
+    # numpy is never imported for this
+    return value.copy() if kind.__name__ == "ndarray" else value
 
 
 def _pack_zone(zone: tzinfo | None) -> bytes:
