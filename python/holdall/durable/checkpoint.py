@@ -9,10 +9,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from holdall.durable.apart import ApartCheckpoints
 from holdall.durable.policies import CheckpointPolicy, PerStep, Progress
 from holdall.durable.run import RunReport, Step, StepRunner, is_transient
 from holdall.durable.snapshot import version_of
-from holdall.errors import ArgumentError, NotFoundError
+from holdall.durable.ttl import CHECKPOINT_TTL_S
+from holdall.errors import ArgumentError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from holdall.durable.sessions import Sessions
@@ -28,10 +30,16 @@ class CheckpointManager:
     """Checkpoints of sessions: which step is done, and what comes next.
 
     Session and checkpoint in one store are one record at a version, stored once: a checkpoint is a save that says which step
-    it stands after, and costs what the step added.
+    it stands after, and costs what the step added. In a store of their own (`checkpoints=`), checkpoints are records of their
+    own: a session is saved there by `save_checkpoint` and `run` alone, and by `store.save` in `store` alone. A state that was
+    resumed from there is at the version its session had when it was checkpointed, so that saving it conflicts if others have
+    saved the session since.
 
     Args:
         store: The sessions, or a scoped view of them.
+        checkpoints: Another store for the checkpoints, or a scoped view of it; not the same one under another name. Follow one
+            state from checkpoint to checkpoint: a copy of it counts as another worker's.
+        ttl_s: How long a checkpoint there lives, from its last save; 7 days by default, None for ever.
         policy: When `checkpoint_if_due` and `run` write a checkpoint; after every step by default.
         clock: Monotonic seconds, for `Periodic(seconds=...)`.
         sleep: Waits before a step is tried again; for tests.
@@ -42,12 +50,15 @@ class CheckpointManager:
         self,
         store: Sessions,
         *,
+        checkpoints: Sessions | None = None,
+        ttl_s: float | None = CHECKPOINT_TTL_S,
         policy: CheckpointPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
         self.store = store
+        self._apart = None if checkpoints is None or checkpoints is store else ApartCheckpoints(checkpoints, ttl_s)
         self.policy: CheckpointPolicy = PerStep() if policy is None else policy
         self._clock = clock
         self._sleep = sleep
@@ -64,6 +75,11 @@ class CheckpointManager:
         """
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise ArgumentError(f"a step is an int of at least 0, not {step!r}")
+        if self._apart is not None:
+            version = await self._apart.save(state, step)
+            state.current_step = step
+            self._note(state.session_id, 0, self._clock())
+            return version
         was_at, had_mark, mark = version_of(state), MARK in state.metadata, state.metadata.get(MARK)
         was_step, state.current_step, state.metadata[MARK] = state.current_step, step, step
         try:
@@ -86,6 +102,10 @@ class CheckpointManager:
         Raises:
             NotFoundError: There is no such session, or no checkpoint of it was saved.
         """
+        if self._apart is not None:
+            state = await self._apart.load(session_id)
+            await self._renew_if_ended(state)
+            return state
         state = await self.store.load(session_id)
         if MARK not in state.metadata:
             raise NotFoundError(
@@ -149,6 +169,47 @@ class CheckpointManager:
             self, retries=retries, retry_on=retry_on, sleep=self._sleep, draw=self._random, on_step=on_step
         )
         return await runner.run(session, steps)
+
+    async def start(self, session: SessionState | str) -> SessionState:
+        """Return the state that a run goes on with; it is stored, so that the keys of its steps can name a generation."""
+        if self._apart is None:
+            return await self._start_here(session)
+        if isinstance(session, str):
+            try:
+                return await self._apart.start(await self.store.load(session))
+            except NotFoundError:
+                # It ended before its checkpoint did.
+                state = await self._apart.load(session, may_be_begun=True)
+                await self._renew_if_ended(state)
+                return state
+        return await self._apart.start(session)
+
+    async def _start_here(self, session: SessionState | str) -> SessionState:
+        if isinstance(session, str):
+            return await self.store.load(session)
+        if version_of(session) is None:
+            try:
+                await self.store.save(session)
+            except ConflictError as error:
+                if error.actual is None:
+                    raise
+                return await self.store.load(session.session_id)
+        return session
+
+    def generation_of(self, state: SessionState) -> str:
+        """Return the generation of the record that the state's checkpoints are written to, "" for none."""
+        if self._apart is not None:
+            return self._apart.generation_of(state)
+        version = version_of(state)
+        return "" if version is None else version.generation
+
+    async def _renew_if_ended(self, state: SessionState) -> None:
+        """Let a state whose session is no longer stored be one that is yet to be saved."""
+        try:
+            await self.store.load(state.session_id)
+        except NotFoundError:
+            state.version, state.generation = 0, ""
+            state.log.saved = state.log.stored = 0
 
     def _note(self, session_id: str, steps: int, since: float) -> None:
         self._since[session_id] = (steps, since)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdall.durable.snapshot import RestorePoint, version_of
+from holdall.durable.snapshot import RestorePoint
 from holdall.errors import ArgumentError, ConflictError, HoldallError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -99,8 +99,9 @@ class StepRunner:
 
     async def run(self, session: SessionState | str, steps: Iterable[Step] | AsyncIterable[Step]) -> RunReport:
         """Do what is left of the steps."""
-        state = await self._start(session)
-        manager, session_id = self._manager, state.session_id
+        manager = self._manager
+        state = await manager.start(session)
+        session_id = state.session_id
         done: list[str] = []
         skipped: list[str] = []
         names: set[str] = set()
@@ -136,30 +137,17 @@ class StepRunner:
             await self._save(state, index, unsaved)
         return RunReport(state, done, skipped)
 
-    async def _start(self, session: SessionState | str) -> SessionState:
-        store = self._manager.store
-        if isinstance(session, str):
-            return await store.load(session)
-        if version_of(session) is None:
-            # Saved before the first step: the keys of its effects name the generation, which the store draws.
-            try:
-                await store.save(session)
-            except ConflictError as error:
-                if error.actual is None:
-                    raise
-                return await store.load(session.session_id)
-        return session
-
     async def _save(self, state: SessionState, index: int, step: Step) -> None:
         await self._manager.save_checkpoint(state, index)
         self._tell(step, "saved")
 
     async def _attempts(self, state: SessionState, step: Step, index: int) -> Any:
         before = RestorePoint.of(state)
+        key = f"{state.session_id}/{self._manager.generation_of(state)}/{step.name}"
         attempt = 0
         while True:
             try:
-                result = step.fn(StepRun(state, step.name, index, _key(state, step), attempt))
+                result = step.fn(StepRun(state, step.name, index, key, attempt))
                 return await result if inspect.isawaitable(result) else result
             except BaseException as error:
                 # What the step changed before it failed is no part of the session, cancelled or not.
@@ -169,12 +157,6 @@ class StepRunner:
             ceiling = min(_MAX_DELAY_S, _BASE_DELAY_S * 2.0**attempt)
             attempt += 1
             await self._sleep(self._draw() * ceiling)
-
-
-def _key(state: SessionState, step: Step) -> str:
-    version = version_of(state)
-    generation = "" if version is None else version.generation
-    return f"{state.session_id}/{generation}/{step.name}"
 
 
 async def _each(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncIterator[Step]:
