@@ -364,3 +364,13 @@ def test_many_lists_give_the_same_as_one_at_a_time() -> None:
     assert [list(r) for r in packer.pack_many(lists)] == [list(packer.pack(some)) for some in lists]
     with pytest.raises(RequiredOverflowError):
         packer.pack_many([*lists, [ContextItem("system_prompt", "s", 0, tokens=99)]])
+
+
+def test_a_rendition_has_the_fields_of_its_item_and_its_own_notes() -> None:
+    short = Rendition("short", 0.5, tokens=2)
+    item = ContextItem("rag_documents", "long text", 3, {"a": [1]}, 2, 0.5, False, "g", [short], 50)
+    (shown,) = ContextWindowPacker(10).pack([item])
+    assert shown == item.replace(content="short", tokens=2, renditions=None)
+    shown.metadata["b"] = 1
+    assert item.metadata == {"a": [1]}
+    assert pickle.loads(pickle.dumps(shown)) == shown  # noqa: S301

@@ -341,11 +341,27 @@ impl ContextItem {
     /// The item with its content replaced by a rendition's text.
     pub(super) fn rendered(slf: &Bound<'_, Self>, content: &Bound<'_, PyString>, tokens: u64) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        let fields = slf.get().fields(py)?;
-        fields.set_item("content", content)?;
-        fields.set_item("tokens", tokens)?;
-        fields.del_item("renditions")?;
-        Ok(py.get_type::<Self>().call((), Some(&fields))?.unbind())
+        let it = slf.get();
+        let metadata = OnceLock::new();
+        if let Some(own) = it.metadata.get() {
+            let _ = metadata.set(own.bind(py).copy()?.unbind());
+        }
+        let item = Self {
+            type_name: it.type_name.clone_ref(py),
+            kind: it.kind,
+            content: content.clone().into_any().unbind(),
+            position: it.position,
+            metadata,
+            turn_index: it.turn_index,
+            relevance_score: it.relevance_score,
+            required: it.required,
+            group: it.group.as_ref().map(|group| group.clone_ref(py)),
+            renditions: Vec::new(),
+            tokens: Some(tokens),
+            is_empty: is_blank(content)?,
+            counts: Counts::default(),
+        };
+        Ok(Py::new(py, item)?.into_any())
     }
 
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

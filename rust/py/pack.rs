@@ -334,8 +334,14 @@ impl Packer {
         let mut read = Vec::with_capacity(objects.len());
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
+        // Neighbours are mostly of one turn.
+        let mut faded = None;
         for object in objects.iter() {
             let item = object.cast::<ContextItem>()?.get();
+            let (_, recency) = match faded {
+                Some((turn, recency)) if turn == item.turn_index => (turn, recency),
+                _ => *faded.insert((item.turn_index, decay.at(item.turn_index))),
+            };
             let weight = match settings.weights.get(item.kind.index()) {
                 Some(weight) => *weight,
                 None => self.own_weight(py, item)?,
@@ -359,7 +365,7 @@ impl Packer {
             }
             read.push(Item {
                 kind: item.kind,
-                priority: priority(weight, decay.at(item.turn_index), item.relevance_score)?,
+                priority: priority(weight, recency, item.relevance_score)?,
                 tokens: item.count(py, counter)?.saturating_add(self.item_overhead),
                 position: item.position,
                 required: item.required.unwrap_or(weight >= REQUIRED_FROM),
