@@ -16,6 +16,7 @@ from uuid import uuid4
 import holdall
 from benches.contention import race
 from benches.floor_sqlite import SqliteFloor
+from benches.peers_state import compare
 from holdall import CheckpointManager, SessionState
 
 STEPS = (10, 100, 1000)
@@ -218,6 +219,10 @@ async def measure() -> list[dict[str, Any]]:
                     "lower": True,
                 }
             )
+        for backend in found:
+            if backend.name == "PostgreSQL":
+                for peer in ("langgraph", "openai-agents"):
+                    rows += [{"must": None, "aim": None, **row} for row in await compare(peer, backend.url, text)]
         for backend in found:
             for n_processes in (2, 8):
                 rows += await asyncio.to_thread(contention, backend, n_processes)
