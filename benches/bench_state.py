@@ -20,10 +20,10 @@ from benches.peers_state import compare
 from holdall import CheckpointManager, SessionState
 
 STEPS = (10, 100, 1000)
-TIMED = 40
-ROUNDS = 3
+TIMED = 30
+ROUNDS = 2
 STORED_STEPS = 500
-UPDATES = 150
+UPDATES = 100
 WORDS = ["".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)]
 
 

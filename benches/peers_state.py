@@ -16,7 +16,7 @@ import holdall
 from holdall import CheckpointManager, SessionState
 
 STEPS = (10, 100)
-TIMED = 12
+TIMED = 8
 
 Messages = list[dict[str, str]]
 # Keeps one step, given the whole conversation and what the step added.
