@@ -43,7 +43,7 @@ async def test_killed_at_every_io_of_a_migration_and_run_again(
     for after in (False, True):
         k = 0 if full else int(after)
         while True:
-            k += 1 if full else 4
+            k += 1 if full else 7
             url, options = fresh(backend, request, tmp_path)
             herd.start("migrate", url=url, options=options, kill_at=k, after=after)
             status = int(herd.wait_for("X").words[0])
