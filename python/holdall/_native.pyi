@@ -766,6 +766,30 @@ def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_
         DecodeError: `offset` is the byte of the fault.
     """
 
+@final
+class Unread:
+    """An array of a document that was stepped over: it is well-formed, and its values are not yet made."""
+
+    @property
+    def data(self) -> bytes:
+        """The document."""
+    @property
+    def start(self) -> int:
+        """Where the array begins in it."""
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+    def __len__(self) -> int: ...
+    def read(self) -> list[Any]:
+        """Decode the array, read-only."""
+
+def msgpack_decode_state(data: bytes) -> Any:
+    """Decode a whole state as `msgpack_decode` does, with `messages` and `step_results` read-only or `Unread`.
+
+    `Unread` are arrays, of step results only those of pairs, that hold nothing but nil, booleans, numbers, strings, bytes,
+    arrays and maps with few keys, all strings: what cannot fail to decode later. All else is decoded at once.
+    """
+
 def json_depth(text: bytes) -> int:
     """Return how deep a JSON text nests, in one pass: for parsers that recurse."""
 

@@ -7,6 +7,7 @@
 pub mod decode;
 pub mod encode;
 pub mod marker;
+pub mod skip;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::decode::{Fault, Reader, Token};
 use super::encode;
+use super::skip;
 use crate::Error;
 
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -154,4 +155,49 @@ proptest! {
             }
         }
     }
+}
+
+/// What `skip::array` says of a document, and how much of it is then left.
+fn skipped(data: &[u8], pairs: bool) -> Option<(usize, usize)> {
+    let mut reader = Reader::new(data, 0);
+    skip::array(&mut reader, pairs).map(|n| (n, reader.left()))
+}
+
+#[test]
+fn arrays_of_plain_values_are_stepped_over() {
+    let message = b"\x92\x82\xa4role\xa4user\xa7content\xa2\xc3\xa9\x93\x01\xc0\xcb\0\0\0\0\0\0\0\0\x07";
+    assert_eq!(skipped(message, false), Some((2, 1)));
+    assert_eq!(skipped(b"\x90", true), Some((0, 0)));
+    assert_eq!(skipped(b"\x92\x92\x01\xc3\x92\xa1a\x80", true), Some((2, 0)));
+}
+
+#[test]
+fn what_might_not_decode_is_not_stepped_over() {
+    let rows: &[(&[u8], bool)] = &[
+        (b"", false),
+        (b"\x80", false),                           // no array
+        (b"\x91", false),                           // truncated
+        (b"\x91\xa2a", false),                      // truncated within a string
+        (b"\x91\xc1", false),                       // never used
+        (b"\x91\xa1\xff", false),                   // not UTF-8
+        (b"\x91\x81\xa1\xff\x01", false),           // a key that is not
+        (b"\x91\x82\xa1a\x01\xa1a\x02", false),     // a key that stands twice
+        (b"\x91\x82\xa1a\x01\xd9\x01a\x02", false), // the same in another form
+        (b"\x91\x81\x01\x02", false),               // a key that is no string
+        (b"\x91\xd4\x01\x02", false),               // an extension
+        (b"\x91\x91\x01", true),                    // no pair
+        (b"\x91\x92\xc0\x01", true),                // a pair whose key is neither string nor integer
+        (b"\x91\x92\xa1\xff\x01", true),            // or no text
+    ];
+    for (data, pairs) in rows {
+        assert_eq!(skipped(data, *pairs), None, "{data:x?}");
+    }
+    let mut deep = vec![0x91; 40];
+    deep.push(0xc0);
+    assert_eq!(skipped(&deep, false), None);
+    let mut wide = vec![0x91, 0xde, 0, 17];
+    for key in 0..17 {
+        wide.extend([0xa1, b'a' + key, 0xc0]);
+    }
+    assert_eq!(skipped(&wide, false), None);
 }

@@ -5,6 +5,9 @@ mod decode;
 mod encode;
 mod keys;
 mod nesting;
+mod unread;
+
+use std::sync::LazyLock;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,7 +56,15 @@ fn msgpack_decode<'py>(
     frozen: bool,
     frozen_keys: Vec<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    decode::decode(py, data, start, frozen, &frozen_keys, Lent::get(py)?)
+    decode::decode(py, data, start, frozen, &frozen_keys, Lent::get(py)?, None)
+}
+
+/// See `_native.pyi`.
+#[pyfunction]
+fn msgpack_decode_state<'py>(data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+    static LOG_FIELDS: LazyLock<[String; 2]> = LazyLock::new(|| ["messages".into(), "step_results".into()]);
+    let py = data.py();
+    decode::decode(py, data.as_bytes(), 0, false, LOG_FIELDS.as_slice(), Lent::get(py)?, Some(data))
 }
 
 /// See `_native.pyi`.
@@ -68,5 +79,7 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MSGPACK_MIN_PACKED_FLOATS", crate::msgpack::MIN_PACKED_FLOATS)?;
     module.add_function(wrap_pyfunction!(json_depth, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_encode, module)?)?;
+    module.add_class::<unread::Unread>()?;
+    module.add_function(wrap_pyfunction!(msgpack_decode_state, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode, module)?)
 }

@@ -7,13 +7,23 @@ format of bytes is seen from the first one, so that every serializer reads what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
-from holdall._native import msgpack_decode, msgpack_encode
+from holdall._native import msgpack_decode, msgpack_decode_state, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError, DecryptError, UnknownNameError
 from holdall.state import seal
-from holdall.state.document import FROZEN_FIELDS, check_pair, check_types, items_of, log_fields, state_of
-from holdall.state.log import KINDS, MESSAGE, STEP_RESULT, Items, Pending
+from holdall.state.document import (
+    FROZEN_FIELDS,
+    check_pair,
+    check_types,
+    items_of,
+    log_fields,
+    read_log,
+    state_of,
+    unread_state_of,
+)
+from holdall.state.log import IS_MESSAGE, IS_RESULT, MESSAGE, STEP_RESULT, Items, Pending
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
@@ -25,6 +35,8 @@ DOCUMENT: Final = "document"
 ENCRYPTED: Final = "encrypted"
 # A msgpack entry is the array [schema version, value]; the version is below 128 and takes one byte.
 _PAIR: Final = 0x92
+_HEAD_NAMES: Final = ("_version", *HEAD_FIELDS)
+_head_values: Final = attrgetter(*HEAD_FIELDS)
 _ENTRY_HEADER: Final = bytes([_PAIR, ENTRIES.current])
 
 
@@ -166,9 +178,13 @@ class StateSerializer:
         pairs: list[Any] = []
         kinds = bytearray()
         for seq, entry in enumerate(entries):
-            value = self._value(entry[0], entry[1], seq, record or "")
-            (messages if entry[0] == MESSAGE else pairs).append(value)
-            kinds.append(KINDS.index(entry[0]))
+            kind, data = entry[0], entry[1]
+            if kind == MESSAGE and self.encryption is None and type(data) is bytes and data[:2] == _ENTRY_HEADER:
+                value = msgpack_decode(data, start=2, frozen=True)  # what `_value` does with nearly all of them
+            else:
+                value = self._value(kind, data, seq, record or "")
+            (messages if kind == MESSAGE else pairs).append(value)
+            kinds.append(IS_MESSAGE if kind == MESSAGE else IS_RESULT)
         if kinds:
             if items:
                 raise DecodeError("the head and the log both hold messages", offset=0, reason="messages stand twice")
@@ -183,15 +199,28 @@ class StateSerializer:
         """Return the whole state as one document."""
         document = _head(state)
         document["version"] = state.version
-        document.update(log_fields(state))
-        return self._seal(self._zstd_pack(self._dumps(document)), record=state.session_id, kind=DOCUMENT, seq=0)
+        log = state.unread or state.log
+        if self.format == "msgpack" and log.is_encoded:
+            data = log.document(msgpack_encode(document))
+        else:
+            document.update(log_fields(state))
+            data = self._dumps(document)
+        if self.compression is None and self.encryption is None:
+            return data
+        return self._seal(self._zstd_pack(data), record=state.session_id, kind=DOCUMENT, seq=0)
 
     def loads(self, data: bytes, *, record: str | None = None) -> SessionState:
         """Return the state that `dumps` wrote, in whichever format; errors as for `restore`."""
-        document = self._document(data, record=record or "", kind=DOCUMENT)
-        items = items_of(document)
-        state = state_of(document)
-        state.load_log(items, stored=False)
+        data = self._open(data, record=record or "", kind=DOCUMENT, seq=0)
+        name = _format_of(data)
+        document = msgpack_decode_state(data) if name == "msgpack" else _codec(name)[1](data)
+        state = unread_state_of(document)
+        if state is None:
+            read_log(document)
+            document = _upgraded(document)
+            items = items_of(document)
+            state = state_of(document)
+            state.load_log(items, stored=False)
         return state
 
     def seal_tag(self, name: str, value: str, *, record: str) -> str:
@@ -235,10 +264,7 @@ class StateSerializer:
 
     def _document(self, data: bytes, *, record: str, kind: str) -> dict[str, Any]:
         data = self._open(data, record=record, kind=kind, seq=0)
-        document = _codec(_format_of(data))[1](data)
-        if document.get("_version") != HEADS.current:
-            document = upgrade(document)
-        return document
+        return _upgraded(_codec(_format_of(data))[1](data))
 
     def _zstd_pack(self, data: bytes) -> bytes:
         return data if self.compression is None else self._zstd.pack(data)
@@ -272,11 +298,13 @@ class StateSerializer:
 def _head(state: SessionState) -> dict[str, Any]:
     check_id("session_id", state.session_id)
     check_id("user_id", state.user_id)
-    check_types(state)
-    document: dict[str, Any] = {"_version": HEADS.current}
-    for name in HEAD_FIELDS:
-        document[name] = getattr(state, name)
+    document = dict(zip(_HEAD_NAMES, (HEADS.current, *_head_values(state)), strict=True))
+    check_types(document)
     return document
+
+
+def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    return document if document.get("_version") == HEADS.current else upgrade(document)
 
 
 def _check_kind(kind: str) -> None:

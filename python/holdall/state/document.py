@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdall._native import msgpack_decode, msgpack_encode
+from holdall._native import Unread, msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError
-from holdall.state.log import IS_MESSAGE, IS_RESULT, Items
-from holdall.state.session import HEAD_FIELDS, SessionState
+from holdall.state.log import IS_MESSAGE, IS_RESULT, Items, UnreadLog
+from holdall.state.session import HEAD_FIELDS, SessionState, check_id
+from holdall.state.upgrade import HEADS
 
 # Read-only where a document is read: what stands in the log, and the value of an entry.
 FROZEN_FIELDS = ("messages", "step_results", "value")
 _EXTRA_FIELDS = frozenset({"_version", "_order", "version", "messages", "step_results"})
 _PAIR = 2
 _STEP_TYPES = (int, str)
-_MESSAGES = bytes([IS_MESSAGE])
+_WHOLE = frozenset({"_version", "version", "messages", "step_results", *HEAD_FIELDS})
+_NO_FIELDS = ("_version", "messages", "step_results", "_order")
 
 
 def _bad(reason: str) -> DecodeError:
@@ -29,8 +31,9 @@ def log_fields(state: SessionState) -> dict[str, Any]:
     """Return the fields of a whole document that hold the log."""
     log = state.log
     fields: dict[str, Any] = {"messages": log.messages[:], "step_results": log.pairs[:]}
-    if IS_MESSAGE in log.kinds.lstrip(_MESSAGES):  # else all messages come first, which needs no words
-        fields["_order"] = bytes(log.kinds)
+    order = log.order
+    if order is not None:
+        fields["_order"] = order
     return fields
 
 
@@ -52,13 +55,20 @@ def items_of(document: dict[str, Any]) -> Items:
     kinds = document.get("_order")
     if kinds is None:
         kinds = bytes(len(messages)) + bytes([IS_RESULT]) * len(pairs)
-    if type(kinds) is not bytes or (kinds.count(IS_MESSAGE), kinds.count(IS_RESULT), len(kinds)) != (
-        len(messages),
-        len(pairs),
-        len(messages) + len(pairs),
-    ):
+    if not _is_order(kinds, len(messages), len(pairs)):
         raise _bad("_order is not that of its messages and step_results")
     return Items(kinds, messages, pairs)
+
+
+def _is_order(order: Any, n_messages: int, n_pairs: int) -> bool:
+    if order is None:
+        return True
+    return (
+        type(order) is bytes
+        and len(order) == n_messages + n_pairs
+        and order.count(IS_MESSAGE) == n_messages
+        and order.count(IS_RESULT) == n_pairs
+    )
 
 
 def check_pair(pair: Any) -> None:
@@ -88,8 +98,14 @@ def state_of(document: dict[str, Any]) -> SessionState:
     fields: dict[str, Any] = {"session_id": None, "user_id": None}
     fields.update((name, document[name]) for name in HEAD_FIELDS if name in document)
     try:
-        state = SessionState(**fields)
-        check_types(state)
+        if len(fields) == len(HEAD_FIELDS):
+            check_id("session_id", fields["session_id"])
+            check_id("user_id", fields["user_id"])
+            check_types(fields)
+            state = SessionState.of_fields(fields)
+        else:
+            state = SessionState(**fields)
+            check_types(vars(state))
     except ArgumentError as exc:
         raise _bad(f"field is wrong: {exc}") from exc
     version = document.get("version", 0)
@@ -99,20 +115,57 @@ def state_of(document: dict[str, Any]) -> SessionState:
     return state
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "status": (str,),
-    "metadata": (dict,),
-    "ttl_seconds": (int, float, type(None)),
-}
+def unread_state_of(document: dict[str, Any]) -> SessionState | None:
+    """Return the state of a whole document whose log is unread, which becomes its log when somebody asks for it.
+
+    The document is used up; where it is not such a one, or something is wrong with it, the answer is None, and it is as
+    it was.
+    """
+    messages, pairs = document.get("messages"), document.get("step_results")
+    if type(messages) is not Unread or type(pairs) is not Unread or document.get("_version") != HEADS.current:
+        return None
+    if len(document) != len(_WHOLE) + ("_order" in document) or not document.keys() >= _WHOLE:
+        return None
+    order = document.get("_order")
+    try:
+        check_id("session_id", document["session_id"])
+        check_id("user_id", document["user_id"])
+        check_types(document)
+    except ArgumentError:
+        return None
+    if type(document["version"]) is not int or not _is_order(order, len(messages), len(pairs)):
+        return None
+    for name in _NO_FIELDS:
+        document.pop(name, None)
+    return SessionState.of_fields(document, UnreadLog(messages, pairs, order))
 
 
-def check_types(state: SessionState) -> None:
+def read_log(document: dict[str, Any]) -> None:
+    """Decode what is unread in a document."""
+    for name, value in document.items():
+        if type(value) is Unread:
+            document[name] = value.read()
+
+
+_TTLS = (int, float, type(None))
+
+
+def check_types(fields: dict[str, Any]) -> None:
     """Check the fields that stores and queries rely on.
 
     Raises:
         ArgumentError: One has another type.
     """
+    if type(fields["status"]) is str and type(fields["metadata"]) is dict and type(fields["ttl_seconds"]) in _TTLS:
+        return
     for name, kinds in _TYPES.items():
-        if type(getattr(state, name)) not in kinds:
+        if type(fields[name]) not in kinds:
             known = " or ".join(kind.__name__ for kind in kinds)
-            raise ArgumentError(f"{name} must be {known}, not {type(getattr(state, name)).__name__}")
+            raise ArgumentError(f"{name} must be {known}, not {type(fields[name]).__name__}")
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "status": (str,),
+    "metadata": (dict,),
+    "ttl_seconds": _TTLS,
+}

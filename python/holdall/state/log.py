@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 from holdall._native import msgpack_decode, msgpack_encode
@@ -20,6 +21,8 @@ from holdall.errors import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from holdall._native import Unread
 
 Message = dict[str, Any]
 StepKey = int | str
@@ -30,6 +33,13 @@ STEP_RESULT: Final = "step_result"
 KINDS: Final = (MESSAGE, STEP_RESULT)
 IS_MESSAGE: Final = 0
 IS_RESULT: Final = 1
+
+_MESSAGES: Final = msgpack_encode("messages")
+_STEP_RESULTS: Final = msgpack_encode("step_results")
+_ORDER: Final = msgpack_encode("_order")
+# A map of so many pairs has a header of three bytes.
+_MAP_16: Final = 16
+_TURNED: Final = bytes([IS_RESULT, IS_MESSAGE]) + bytes(254)
 
 
 class Item(NamedTuple):
@@ -122,6 +132,57 @@ class Items(Sequence[Item]):
         return next(self.since(range(len(self))[at]))
 
 
+def _array(n: int) -> bytes:
+    """Return the header of an array."""
+    if n < 16:  # noqa: PLR2004 - as the specification has it
+        return bytes([0x90 | n])
+    return b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
+
+
+class UnreadLog(NamedTuple):
+    """All entries of a document that was loaded, until somebody asks for them.
+
+    Attributes:
+        messages: The messages, an array.
+        pairs: The step results, an array of pairs.
+        order: The kinds of the entries, None where all messages come first.
+    """
+
+    messages: Unread
+    pairs: Unread
+    order: bytes | None
+
+    def read(self) -> Items:
+        """Decode them."""
+        kinds = self.order
+        if kinds is None:
+            kinds = bytes(len(self.messages)) + bytes([IS_RESULT]) * len(self.pairs)
+        return Items(kinds, self.messages.read(), self.pairs.read())
+
+    @property
+    def is_encoded(self) -> bool:
+        """True: they stand in the document."""
+        return True
+
+    def document(self, head: bytes) -> bytes:
+        """Return the document of an encoded head, a map, and these entries as they were encoded."""
+        messages, pairs = (memoryview(unread.data)[unread.start : unread.end] for unread in (self.messages, self.pairs))
+        return _document(head, (messages,), (pairs,), self.order)
+
+
+def _document(
+    head: bytes, messages: Iterable[bytes | memoryview], pairs: Iterable[bytes | memoryview], order: bytes | None
+) -> bytes:
+    """Add the log, encoded, to a head that is encoded as a map of less than 14 pairs."""
+    n = (head[0] & 0x0F) + 2
+    end: tuple[bytes, ...] = ()
+    if order is not None:
+        n += 1
+        end = (_ORDER, msgpack_encode(order))
+    start = bytes([0x80 | n]) if n < _MAP_16 else bytes([0xDE, 0, n])
+    return b"".join((start, memoryview(head)[1:], _MESSAGES, *messages, _STEP_RESULTS, *pairs, *end))
+
+
 class Log:
     """The kinds of the entries in order, the step results as they were recorded, and the watermark.
 
@@ -143,6 +204,26 @@ class Log:
     def items(self) -> Items:
         """All entries as they are now."""
         return Items(bytes(self.kinds), self.messages[:], self.pairs[:], dict(self.packed))
+
+    @property
+    def order(self) -> bytes | None:
+        """The kinds of the entries; None where all messages come first, which needs no words."""
+        kinds = bytes(self.kinds)
+        n_messages = kinds.count(IS_MESSAGE)
+        return kinds if kinds.find(IS_RESULT, 0, n_messages) >= 0 else None
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether every entry is at hand as it was encoded."""
+        return len(self.packed) == len(self.kinds)
+
+    def document(self, head: bytes) -> bytes:
+        """Return the document of an encoded head and the entries, where every one `is_encoded`."""
+        kinds = self.kinds
+        entries = list(map(self.packed.__getitem__, range(len(kinds))))
+        messages = (_array(len(self.messages)), *compress(entries, kinds.translate(_TURNED)))
+        pairs = (_array(len(self.pairs)), *compress(entries, kinds))
+        return _document(head, messages, pairs, self.order)
 
     def add(self, item: Item) -> None:
         """Note an entry that was appended to its container."""

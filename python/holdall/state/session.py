@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
 from typing import Any, Final, overload
 
 from holdall.errors import ArgumentError
-from holdall.state.log import MESSAGE, Item, Items, Log, Message, Pending, StepKey
+from holdall.state.log import MESSAGE, Item, Items, Log, Message, Pending, StepKey, UnreadLog
 from holdall.state.messages import MessageLog, StepResults
 from holdall.state.values import thaw
 
@@ -26,6 +26,8 @@ def check_id(what: str, value: object) -> str:
     Raises:
         ArgumentError: It is none; a `ValueError`.
     """
+    if type(value) is str and value.isascii() and 0 < len(value) <= MAX_ID_BYTES and "\0" not in value:
+        return value
     if type(value) is not str:
         raise ArgumentError(f"{what} must be a str, not {type(value).__name__}")
     try:
@@ -115,35 +117,46 @@ class SessionState:
         check_id("session_id", self.session_id)
         check_id("user_id", self.user_id)
 
-    def _views(self) -> tuple[MessageLog, StepResults]:
-        views: tuple[MessageLog, StepResults] | None = self.__dict__.get("_log_views")
-        return views or self._set_log(MessageLog(), [])
-
-    def _set_log(self, messages: MessageLog, pairs: list[Sequence[Any]]) -> tuple[MessageLog, StepResults]:
-        log = Log(messages, pairs)
-        views = (messages, StepResults(pairs))
-        for view in views:
-            view.bind(log)
-        self.__dict__["_log"] = log
-        self.__dict__["_log_views"] = views
+    def _views(self) -> tuple[MessageLog, StepResults, Log]:
+        views: tuple[MessageLog, StepResults, Log] | None = self.__dict__.get("_log_views")
+        if views is not None:
+            return views
+        unread: UnreadLog | None = self.__dict__.get("_unread")
+        views = _views_of(Items(b"", [], []) if unread is None else unread.read())
+        # Of several threads that ask first, all get what one of them made.
+        views = self.__dict__.setdefault("_log_views", views)
+        self.__dict__.pop("_unread", None)
         return views
 
     @property
     def log(self) -> Log:
         """Messages and step results in the order in which they came, with the watermark."""
-        self._views()
-        log: Log = self.__dict__["_log"]
-        return log
+        return self._views()[2]
+
+    @property
+    def unread(self) -> UnreadLog | None:
+        """The log as it was loaded, until somebody asks for it."""
+        unread: UnreadLog | None = self.__dict__.get("_unread")
+        return unread
 
     def load_log(self, items: Iterable[Item], *, stored: bool) -> None:
         """Replace the log by `items`; `stored` says that the store holds exactly these."""
-        taken = Items.of(items)
-        self._set_log(MessageLog(taken.messages), taken.pairs[:])
-        log = self.log
-        log.kinds = bytearray(taken.kinds)
-        log.packed = dict(taken.packed)
+        views = _views_of(Items.of(items))
         if stored:
+            log = views[2]
             log.saved = log.stored = len(log.kinds)
+        self.__dict__["_log_views"] = views
+        self.__dict__.pop("_unread", None)
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any], unread: UnreadLog | None = None) -> SessionState:
+        """Make a state of all `HEAD_FIELDS`, which are checked and become its own, and a log to be read when asked for."""
+        state = object.__new__(cls)
+        fields.setdefault("version", 0)
+        if unread is not None:
+            fields["_unread"] = unread
+        state.__dict__ = fields
+        return state
 
     def pending(self) -> Pending:
         """Return what a save has to append, as it is now. Changes nothing; see `mark_saved`."""
@@ -220,6 +233,17 @@ class SessionState:
         )
         self.log.saved, self.log.stored = state["mark"]
         self.version, self.generation = state["version"]
+
+
+def _views_of(items: Items) -> tuple[MessageLog, StepResults, Log]:
+    messages, pairs = MessageLog(items.messages), items.pairs[:]
+    results = StepResults(pairs)
+    log = Log(messages, pairs)
+    log.kinds = bytearray(items.kinds)
+    log.packed = dict(items.packed)
+    messages.bind(log)
+    results.bind(log)
+    return messages, results, log
 
 
 def _decimal(amount: Cost) -> Decimal:

@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyType};
 
 use super::Lent;
 use super::keys::{KEYS, MAX_KEY_BYTES, ascii};
+use super::unread;
 use crate::Error;
 use crate::msgpack::decode::{Fault, Reader, Token};
 use crate::msgpack::marker::ext;
@@ -50,6 +51,8 @@ struct Decoder<'py, 'a> {
     frozen: bool,
     always_frozen: bool,
     frozen_keys: &'a [String],
+    /// The document, where what stands under `frozen_keys` may be left unread.
+    unread_in: Option<&'a Bound<'py, PyBytes>>,
     lent: &'static Lent,
     error: Option<PyErr>,
 }
@@ -74,7 +77,8 @@ impl Drop for NoCollection {
 }
 
 /// Decode `data` from byte `start` on; what is `frozen`, or stands under one of `frozen_keys` of the outermost map, is
-/// read-only.
+/// read-only. Arrays under `frozen_keys` whose decoding cannot fail are left unread where `unread_in`, the same document,
+/// is given.
 pub(super) fn decode<'py>(
     py: Python<'py>,
     data: &[u8],
@@ -82,6 +86,7 @@ pub(super) fn decode<'py>(
     frozen: bool,
     frozen_keys: &[String],
     lent: &'static Lent,
+    unread_in: Option<&Bound<'py, PyBytes>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _no_collection = NoCollection::begin();
     let mut decoder = Decoder {
@@ -91,6 +96,7 @@ pub(super) fn decode<'py>(
         frozen,
         always_frozen: frozen,
         frozen_keys,
+        unread_in,
         lent,
         error: None,
     };
@@ -150,6 +156,17 @@ impl<'py, 'a> Decoder<'py, 'a> {
             };
             if self.outer.len() == 1 && !self.frozen_keys.is_empty() {
                 self.turn(&key);
+                if self.frozen
+                    && let Some(made) =
+                        self.unread_in.and_then(|source| unread::step_over(source, &mut self.reader, &key))
+                {
+                    let value = made.map_err(|error| {
+                        self.error = Some(error);
+                        Failed
+                    })?;
+                    self.set(frame, &key, &value)?;
+                    continue;
+                }
             }
             let start = self.reader.offset();
             let value = if let Some(text) = self.reader.text_ahead() {
