@@ -34,9 +34,11 @@ KINDS: Final = (MESSAGE, STEP_RESULT)
 IS_MESSAGE: Final = 0
 IS_RESULT: Final = 1
 
-_MESSAGES: Final = msgpack_encode("messages")
-_STEP_RESULTS: Final = msgpack_encode("step_results")
-_ORDER: Final = msgpack_encode("_order")
+# Names of the fields in MessagePack; written out, since the encoder is not called while this module is imported: it imports
+# this package when it is first called.
+_MESSAGES: Final = b"\xa8messages"
+_STEP_RESULTS: Final = b"\xacstep_results"
+_ORDER: Final = b"\xa6_order"
 # A map of so many pairs has a header of three bytes.
 _MAP_16: Final = 16
 _TURNED: Final = bytes([IS_RESULT, IS_MESSAGE]) + bytes(254)
