@@ -292,15 +292,22 @@ impl Quantiser {
     /// The value in units, rounded to nearest; 0 for what is not a positive number.
     #[must_use]
     pub fn units(self, value: f64) -> u64 {
-        // A float to integer cast saturates, and sends NaN to 0.
-        (value * 2.0_f64.powi(self.shift)).round() as u64
+        // A float to integer cast saturates, and sends NaN to 0. Rounding by hand, since `round` is a call.
+        let scaled = value * power_of_two(self.shift);
+        let whole = scaled as u64;
+        whole.saturating_add(u64::from(scaled - whole as f64 >= 0.5))
     }
 
     /// The value that a sum of units stands for.
     #[must_use]
     pub fn value(self, units: u64) -> f64 {
-        units as f64 * 2.0_f64.powi(-self.shift)
+        units as f64 * power_of_two(-self.shift)
     }
+}
+
+/// 2^exponent, for exponents of normal numbers.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(u64::from((1023 + exponent).cast_unsigned()) << 52)
 }
 
 fn step((n, largest): (u64, f64), value: f64) -> (u64, f64) {

@@ -73,6 +73,8 @@ pub(super) fn solve<P: Classes>(
     let room = budget - weight;
     let slope = after.first().map_or(0.0, |step| step.slope);
     let gain = slope * room as f64;
+    let mut states = Vec::with_capacity(USUAL_STATES);
+    states.push(State { weight: 0, value: 0, trace: NO_TRACE });
     let search = Search {
         problem,
         relevance: Relevance { slope, gain, tolerance: (value as f64 + gain) * TOLERANCE },
@@ -80,9 +82,9 @@ pub(super) fn solve<P: Classes>(
         is_done: vec![false; n_classes],
         taken,
         room,
-        states: vec![State { weight: 0, value: 0, trace: NO_TRACE }],
-        spare: [Vec::new(), Vec::new()],
-        nodes: Vec::new(),
+        states,
+        spare: [Vec::with_capacity(USUAL_STATES), Vec::with_capacity(USUAL_STATES)],
+        nodes: Vec::with_capacity(4 * USUAL_STATES),
         best: 0,
         best_trace: NO_TRACE,
         looked_at: 1,
@@ -105,6 +107,9 @@ struct Node {
     class: u32,
     form: u32,
 }
+
+/// Room for as many states as most searches have at a time.
+const USUAL_STATES: usize = 128;
 
 const NO_TRACE: u32 = u32::MAX;
 

@@ -37,6 +37,12 @@ fn raise<C: AsRef<[Candidate]>>(classes: &[C], picks: &mut [Option<u32>], slack:
     let mut raised = Vec::new();
     for (index, (class, pick)) in classes.iter().zip(picks.iter_mut()).enumerate() {
         let class = class.as_ref();
+        // After an exact choice hardly anything fits any more: asked first, since that is guessed rightly.
+        if let [only] = class
+            && only.weight > *slack
+        {
+            continue;
+        }
         let fuller = pick.map_or(class.len(), |option| option as usize);
         if fuller == 0 {
             continue;

@@ -171,6 +171,13 @@ fn members_of<'a>(unit: &Unit, members: &'a [u32]) -> &'a [u32] {
 }
 
 fn push_unit(candidates: &mut Candidates, unit: &Unit, members: &[u32], items: &[Item], forms: &[ItemForm]) {
+    if let [alone] = members_of(unit, members)
+        && let Some(item) = items.get(*alone as usize)
+        && item.forms.0 == item.forms.1
+    {
+        candidates.push(item.priority, item.required, item.tokens);
+        return;
+    }
     let members = || members_of(unit, members).iter().filter_map(|n| items.get(*n as usize));
     let levels = members().map(|item| item.forms.1 - item.forms.0).max().unwrap_or(0);
     let priority = members().map(|item| item.priority).fold(0.0, f64::max);

@@ -25,7 +25,6 @@ pub struct Form {
 #[derive(Debug, Clone, Copy)]
 struct Unit {
     priority: f64,
-    worth: f64,
     required: bool,
     start: u32,
     end: u32,
@@ -74,8 +73,7 @@ impl Candidates {
         let start = self.forms.len() as u32;
         self.forms.push(Form { tokens, fidelity: 1.0 });
         self.n_required += usize::from(required);
-        let worth = score::value(priority, tokens, self.alpha, 1.0);
-        self.units.push(Unit { priority, worth, required, start, end: start + 1 });
+        self.units.push(Unit { priority, required, start, end: start + 1 });
     }
 
     /// Add another form to the candidate pushed last.
@@ -114,6 +112,11 @@ impl Candidates {
         self.forms.get(unit.start as usize).map_or(0, |form| form.tokens)
     }
 
+    /// What a candidate is worth in full; worked out when asked for, since the textbook rule only asks for what it takes.
+    fn worth(&self, unit: &Unit) -> f64 {
+        score::value(unit.priority, self.full(unit), self.alpha, 1.0)
+    }
+
     /// Forms that may be used: the full one, and those that are smaller than it.
     fn usable(&self, n: usize) -> impl Iterator<Item = (u16, Form)> {
         let forms = self.forms(n);
@@ -123,6 +126,9 @@ impl Candidates {
     }
 
     fn smallest(&self, n: usize) -> (u16, Form) {
+        if let [only] = self.forms(n) {
+            return (0, *only);
+        }
         self.usable(n).min_by_key(|(_, form)| form.tokens).unwrap_or((0, Form { tokens: 0, fidelity: 1.0 }))
     }
 
@@ -172,7 +178,7 @@ pub fn choose(
     for (n, (unit, at)) in candidates.units.iter().zip(&plan.chosen).enumerate() {
         if let Some(form) = at.and_then(|at| candidates.forms(n).get(at as usize)) {
             plan.tokens = plan.tokens.saturating_add(form.tokens);
-            plan.value += unit.worth * form.fidelity;
+            plan.value += candidates.worth(unit) * form.fidelity;
         }
     }
     // So far the distance of the bound from the value; greedy has none, and NaN it stays.
@@ -207,8 +213,9 @@ fn take_required(
         let (least, small) = candidates.smallest(n);
         set(plan, n, least);
         upgrades.open(n);
+        let worth = candidates.worth(unit);
         for (at, form) in candidates.usable(n).filter(|(_, form)| form.tokens > small.tokens) {
-            upgrades.offer(at, form.tokens - small.tokens, unit.worth * (form.fidelity - small.fidelity).max(0.0));
+            upgrades.offer(at, form.tokens - small.tokens, worth * (form.fidelity - small.fidelity).max(0.0));
         }
     }
     let bought = upgrades.best(budget - total, limits)?;
@@ -236,15 +243,42 @@ fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
             order.push((!density.to_bits(), n as u32));
         }
     }
-    order.sort_unstable();
+    // Most of what is behind the first misfit fits no more: the front is sorted, then what may still fit of the rest.
+    let total = candidates.all_tokens().max(1) as f64;
+    let front = (order.len() as f64 * (left as f64 / total)) as usize;
+    let mut rest = order.as_mut_slice();
+    let mut size = front + front / 4 + 16;
+    while !rest.is_empty() {
+        let (sorted, others) = if size < rest.len() {
+            rest.select_nth_unstable(size);
+            rest.split_at_mut(size)
+        } else {
+            (rest, <&mut [(u64, u32)]>::default())
+        };
+        sorted.sort_unstable();
+        take_fitting(candidates, sorted, &mut left, plan);
+        let mut n_fitting = 0;
+        for at in 0..others.len() {
+            if others.get(at).is_some_and(|(_, n)| candidates.least_tokens(*n as usize) <= left) {
+                others.swap(n_fitting, at);
+                n_fitting += 1;
+            }
+        }
+        rest = others.get_mut(..n_fitting).unwrap_or_default();
+        size *= 2;
+    }
+}
+
+/// Take what fits of candidates in this order.
+fn take_fitting(candidates: &Candidates, order: &[(u64, u32)], left: &mut u64, plan: &mut Plan) {
     for (_, n) in order {
-        let n = n as usize;
-        let fitting = candidates.usable(n).filter(|(_, form)| form.tokens <= left);
+        let n = *n as usize;
+        let fitting = candidates.usable(n).filter(|(_, form)| form.tokens <= *left);
         let best = fitting.reduce(|best, next| if next.1.fidelity > best.1.fidelity { next } else { best });
         if let Some((at, form)) = best {
             set(plan, n, at);
             plan.tokens = plan.tokens.saturating_add(form.tokens);
-            left -= form.tokens;
+            *left -= form.tokens;
         }
     }
 }
@@ -254,8 +288,9 @@ fn take_optional(candidates: &Candidates, budget: u64, limits: Limits, plan: &mu
     let mut offers = Offers::with_capacity(candidates.len(), candidates.forms.len());
     for (n, unit) in candidates.units.iter().enumerate().filter(|(_, unit)| !unit.required) {
         offers.open(n);
+        let worth = candidates.worth(unit);
         for (at, form) in candidates.usable(n) {
-            offers.offer(at, form.tokens, unit.worth * form.fidelity);
+            offers.offer(at, form.tokens, worth * form.fidelity);
         }
     }
     let bought = offers.best(budget, limits)?;

@@ -62,6 +62,10 @@ impl Offers {
     pub(super) fn offer(&mut self, form: u16, tokens: u64, value: f64) {
         let start = self.units.last().map_or(0, |(_, start)| *start as usize);
         let own = self.offers.get(start..).unwrap_or_default();
+        if own.last().is_none_or(|last| last.tokens >= tokens) {
+            self.offers.push(Offer { form, tokens, value });
+            return;
+        }
         let at = own.partition_point(|offer| offer.tokens >= tokens);
         self.offers.insert(start + at, Offer { form, tokens, value });
     }

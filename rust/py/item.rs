@@ -137,28 +137,31 @@ impl Counts {
 }
 
 /// One candidate for the window.
+///
+/// In this order, so that what every pack reads of an item lies beside the type it is checked for.
 #[pyclass(frozen, module = "holdall")]
+#[repr(C)]
 pub(super) struct ContextItem {
-    #[pyo3(get, name = "type")]
-    pub(super) type_name: Py<PyString>,
     pub(super) kind: Kind,
+    pub(super) is_empty: bool,
     #[pyo3(get)]
-    pub(super) content: Py<PyAny>,
-    #[pyo3(get)]
-    pub(super) position: i64,
-    metadata: OnceLock<Py<PyDict>>,
+    pub(super) required: Option<bool>,
     #[pyo3(get)]
     pub(super) turn_index: i64,
     #[pyo3(get)]
     pub(super) relevance_score: f64,
     #[pyo3(get)]
-    pub(super) required: Option<bool>,
+    pub(super) position: i64,
+    #[pyo3(get)]
+    pub(super) tokens: Option<u64>,
     #[pyo3(get)]
     pub(super) group: Option<Py<PyString>>,
     pub(super) renditions: Vec<Py<Rendition>>,
+    #[pyo3(get, name = "type")]
+    pub(super) type_name: Py<PyString>,
     #[pyo3(get)]
-    pub(super) tokens: Option<u64>,
-    pub(super) is_empty: bool,
+    pub(super) content: Py<PyAny>,
+    metadata: OnceLock<Py<PyDict>>,
     counts: Counts,
 }
 

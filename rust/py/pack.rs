@@ -49,7 +49,7 @@ pub(super) struct Calibrated {
 
 /// The items of one call as the core wants them.
 struct Read {
-    objects: Py<PyList>,
+    objects: Py<PyTuple>,
     items: Vec<Item>,
     forms: Vec<ItemForm>,
 }
@@ -324,24 +324,21 @@ impl Packer {
     }
 
     fn read(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<Read> {
-        let objects = match items.cast::<PyList>() {
-            Ok(list) => PyList::new(py, list.iter())?,
-            Err(_) => PyList::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
+        let objects = match (items.cast_exact::<PyTuple>(), items.cast::<PyList>()) {
+            (Ok(tuple), _) => tuple.clone(),
+            (_, Ok(list)) => list.to_tuple(),
+            _ => PyTuple::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
         };
         let counter = &*self.counter;
         let settings = self.settings();
-        let decay = settings.recency.over(turns(&objects)?);
+        // What fades once the range of turns is known: an object is visited only once.
+        let mut ages = Vec::with_capacity(objects.len());
         let mut read = Vec::with_capacity(objects.len());
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
-        // Neighbours are mostly of one turn.
-        let mut faded = None;
-        for object in objects.iter() {
-            let item = object.cast::<ContextItem>()?.get();
-            let (_, recency) = match faded {
-                Some((turn, recency)) if turn == item.turn_index => (turn, recency),
-                _ => *faded.insert((item.turn_index, decay.at(item.turn_index))),
-            };
+        for (n, object) in objects.iter_borrowed().enumerate() {
+            let Ok(item) = object.cast::<ContextItem>() else { return Err(not_an_item(n, &object)) };
+            let item = item.get();
             let weight = match settings.weights.get(item.kind.index()) {
                 Some(weight) => *weight,
                 None => self.own_weight(py, item)?,
@@ -363,9 +360,10 @@ impl Packer {
                 };
                 forms.push(ItemForm { tokens, fidelity: rendition.fidelity });
             }
+            ages.push((item.turn_index, item.relevance_score));
             read.push(Item {
                 kind: item.kind,
-                priority: priority(weight, recency, item.relevance_score)?,
+                priority: weight,
                 tokens: item.count(py, counter)?.saturating_add(self.item_overhead),
                 position: item.position,
                 required: item.required.unwrap_or(weight >= REQUIRED_FROM),
@@ -373,6 +371,16 @@ impl Packer {
                 group,
                 forms: (first_form, forms.len() as u32),
             });
+        }
+        let decay = settings.recency.over(ages.iter().map(|(turn, _)| *turn));
+        // Neighbours are mostly of one turn.
+        let mut faded = None;
+        for (item, &(turn, relevance)) in read.iter_mut().zip(&ages) {
+            let (_, recency) = match faded {
+                Some((of, recency)) if of == turn => (of, recency),
+                _ => *faded.insert((turn, decay.at(turn))),
+            };
+            item.priority = priority(item.priority, recency, relevance)?;
         }
         Ok(Read { objects: objects.unbind(), items: read, forms })
     }
@@ -420,18 +428,15 @@ impl Packer {
     }
 }
 
-/// The turn indices of all items; refuses what is not an item.
-fn turns(objects: &Bound<'_, PyList>) -> PyResult<Vec<i64>> {
-    let mut turns = Vec::with_capacity(objects.len());
-    for (n, object) in objects.iter().enumerate() {
-        let Ok(item) = object.cast::<ContextItem>() else {
-            let kind = object.get_type().name()?;
+#[cold]
+fn not_an_item(n: usize, object: &Bound<'_, PyAny>) -> PyErr {
+    match object.get_type().name() {
+        Ok(kind) => {
             let text = format!("item {n} must be a ContextItem, not {kind}; pack_messages takes chat messages");
-            return Err(Error::Argument(text).into());
-        };
-        turns.push(item.get().turn_index);
+            Error::Argument(text).into()
+        }
+        Err(error) => error,
     }
-    Ok(turns)
 }
 
 /// Work on all, one thread per processor, in order.

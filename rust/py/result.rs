@@ -13,7 +13,7 @@ use crate::pack::{Candidates, Label, Limits, Memo, Report, Row, Source, Strategy
 /// What the rows of a report point into.
 pub(super) enum Inputs {
     /// Items of `pack`.
-    Items(Py<PyList>),
+    Items(Py<PyTuple>),
     /// A conversation; tools and documents where they were given.
     Conversation { messages: Py<PyList>, tools: Vec<String>, documents: Option<Py<PyList>> },
 }
