@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import random
 from typing import Any
 
 import pytest
@@ -157,6 +158,36 @@ def test_greedy_is_the_textbook_rule(some: list[textbook.Item], budget: int) -> 
     assert result is not None
     of = {id(theirs): mine for theirs, mine in zip(some, ours, strict=True)}
     assert [id(item) for item in result] == [id(of[id(theirs)]) for theirs, _ in expected]
+
+
+@pytest.mark.parametrize("budget", [1, 60, 700, 5_000, 20_000, 60_000])
+@pytest.mark.parametrize("with_renditions", [False, True])
+def test_greedy_is_the_textbook_rule_where_most_is_left_out(budget: int, with_renditions: bool) -> None:
+    draw = random.Random(budget)
+    ours, theirs = [], []
+    for at in range(400):
+        kind, score, tokens = (
+            draw.choice(TYPES[3:]),
+            draw.choice([0.0, 0.25, 0.5, 1.0]),
+            draw.choice([0, 1, 20, 90, 400]),
+        )
+        shorter = [(f"s{at}", tokens // 3, 0.5), (f"t{at}", tokens // 9, 0.3)] if with_renditions else []
+        forms = [Rendition(text, fidelity, tokens=size) for text, size, fidelity in shorter]
+        ours.append(ContextItem(kind, f"x{at}", at, None, at // 7, score, renditions=forms, tokens=tokens))
+        theirs.append(textbook.Item(kind, f"x{at}", at, at // 7, score, tokens, shorter))
+    result = pack(ours, budget, "greedy")
+    assert result is not None
+    assert [(item.position, item.content) for item in result] == [
+        (item.position, text) for item, text in textbook.pack(theirs, budget)
+    ]
+
+
+def test_a_greedy_choice_has_far_more_room_than_candidates() -> None:
+    forced = ContextItem("note", "all", 0, required=True, tokens=2**53, renditions=[Rendition("some", 0.5, tokens=10)])
+    more = ContextItem("note", "more", 1, tokens=5)
+    result = pack([forced, more], 2**52, "greedy")
+    assert result is not None
+    assert [item.content for item in result] == ["some", "more"]
 
 
 def test_everything_that_fits_comes_back_unchanged() -> None:

@@ -235,17 +235,20 @@ fn set(plan: &mut Plan, n: usize, form: u16) {
 /// The textbook rule: by priority per token, ties by position; what does not fit in full is tried in its smaller forms,
 /// the most faithful first, and else skipped.
 fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
-    let mut order: Vec<(u64, u32)> = Vec::with_capacity(candidates.len());
+    // Density above place in one number, which compares faster than a pair.
+    let mut order: Vec<u128> = Vec::with_capacity(candidates.len());
+    let mut total = 1.0;
     for (n, (unit, chosen)) in candidates.units.iter().zip(&plan.chosen).enumerate() {
         if chosen.is_none() {
-            let density = unit.priority / candidates.full(unit).max(1) as f64;
+            let tokens = candidates.full(unit).max(1) as f64;
+            let density = unit.priority / tokens;
+            total += tokens;
             // Finite and not negative, so the bits are ordered as the numbers are.
-            order.push((!density.to_bits(), n as u32));
+            order.push(u128::from(!density.to_bits()) << 32 | n as u128);
         }
     }
     // Most of what is behind the first misfit fits no more: the front is sorted, then what may still fit of the rest.
-    let total = candidates.all_tokens().max(1) as f64;
-    let front = (order.len() as f64 * (left as f64 / total)) as usize;
+    let front = (order.len() as f64 * (left as f64 / total).min(1.0)) as usize;
     let mut rest = order.as_mut_slice();
     let mut size = front + front / 4 + 16;
     while !rest.is_empty() {
@@ -253,13 +256,13 @@ fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
             rest.select_nth_unstable(size);
             rest.split_at_mut(size)
         } else {
-            (rest, <&mut [(u64, u32)]>::default())
+            (rest, <&mut [u128]>::default())
         };
         sorted.sort_unstable();
         take_fitting(candidates, sorted, &mut left, plan);
         let mut n_fitting = 0;
         for at in 0..others.len() {
-            if others.get(at).is_some_and(|(_, n)| candidates.least_tokens(*n as usize) <= left) {
+            if others.get(at).is_some_and(|key| candidates.least_tokens(place(*key)) <= left) {
                 others.swap(n_fitting, at);
                 n_fitting += 1;
             }
@@ -269,10 +272,15 @@ fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
     }
 }
 
+/// The candidate of a key of the order by density.
+fn place(key: u128) -> usize {
+    (key as u32) as usize
+}
+
 /// Take what fits of candidates in this order.
-fn take_fitting(candidates: &Candidates, order: &[(u64, u32)], left: &mut u64, plan: &mut Plan) {
-    for (_, n) in order {
-        let n = *n as usize;
+fn take_fitting(candidates: &Candidates, order: &[u128], left: &mut u64, plan: &mut Plan) {
+    for key in order {
+        let n = place(*key);
         let fitting = candidates.usable(n).filter(|(_, form)| form.tokens <= *left);
         let best = fitting.reduce(|best, next| if next.1.fidelity > best.1.fidelity { next } else { best });
         if let Some((at, form)) = best {
