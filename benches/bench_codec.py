@@ -209,6 +209,7 @@ def rows(sizes: dict[str, int] | None = None) -> Iterator[dict[str, Any]]:
                     "ours": round(took[what], 1),
                     "peer": round(took[peer], 1),
                     "ratio": round(took[what] / took[peer], 2),
+                    "lower": True,
                     "must": MUST if is_judged else None,
                     "aim": AIM[way] if is_judged and what == "dicts" else None,
                 }
