@@ -181,6 +181,18 @@ async def test_abuild_awaits_the_summarizer() -> None:
     assert window.summary == "all was said"
 
 
+async def test_an_async_summarizer_that_fails_is_reported_and_replaced() -> None:
+    """A14, where the failure comes only when the answer is awaited."""
+    failure = TimeoutError("model is away")
+
+    async def fail(_: str) -> str:
+        raise failure
+
+    window = await ContextWindowManager(1_000, summarizer=fail).abuild(State(chat(40)))
+    assert window.summarizer_error is failure
+    assert "Point" in (window.summary or "")
+
+
 def test_a_summarizer_that_gives_no_text_is_an_error() -> None:
     with pytest.raises(SummarizerError, match="must return text, not int"):
         ContextWindowManager(1_000, summarizer=lambda _: 3).build(State(chat(40)))  # type: ignore[arg-type,return-value]

@@ -157,11 +157,7 @@ class ContextWindowManager:
         slide, window = self._start(request)
         if window is not None:
             return window
-        text, error = None, None
-        try:
-            text = self.summarizer(slide.transcript) if self.summarizer else None
-        except Exception as raised:  # noqa: BLE001 - a caller's model may fail in any way; the window reports it
-            error = raised
+        text, error = self._ask(slide)
         if inspect.isawaitable(text):
             if inspect.iscoroutine(text):
                 text.close()
@@ -174,14 +170,20 @@ class ContextWindowManager:
         slide, window = self._start(request)
         if window is not None:
             return window
-        text, error = None, None
-        try:
-            text = self.summarizer(slide.transcript) if self.summarizer else None
-            if inspect.isawaitable(text):
+        text, error = self._ask(slide)
+        if inspect.isawaitable(text):
+            try:
                 text = await text
-        except Exception as raised:  # noqa: BLE001 - a caller's model may fail in any way; the window reports it
-            error = raised
+            except Exception as raised:  # noqa: BLE001 - as in `_ask`
+                text, error = None, raised
         return self._finish(request, slide, text, error)
+
+    def _ask(self, slide: _Slide) -> tuple[Any, Exception | None]:
+        """What the summarizer answers, which may have to be awaited, or what it raised."""
+        try:
+            return (self.summarizer(slide.transcript) if self.summarizer else None), None
+        except Exception as raised:  # noqa: BLE001 - a caller's model may fail in any way; the window reports it
+            return None, raised
 
     def _start(self, request: _Request) -> tuple[_Slide, Window | None]:
         """Pack what is live; where that fits whole, or nothing can slide out, it is the window."""
