@@ -124,6 +124,32 @@ class StaleFenceError(ConflictError):
     highest: int
 
 
+class MergeConflictError(HoldallError):
+    """Two changes of one session exclude each other; nothing was written.
+
+    `field` names what both changed, such as `summary`, `plan[2]` or `metadata["title"]`; `base` is what it was, `ours` and
+    `theirs` what it became.
+    """
+
+    field: str
+    base: Any
+    ours: Any
+    theirs: Any
+
+
+class LockHeldError(HoldallError):
+    """Somebody else holds the lock, and went on holding it for as long as one was willing to wait."""
+
+    name: str
+    waited_s: float
+
+
+class LockLostError(HoldallError):
+    """The lease of a lock ended, or could not be extended, while its holder was still at work."""
+
+    name: str
+
+
 class StoreUnavailableError(HoldallError, ConnectionError):
     """A backend cannot be reached or refused to serve; nothing was written."""
 
