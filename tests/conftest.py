@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.servers.fixtures import (  # noqa: F401 - fixtures
     cluster_server,
+    mongodb_server,
     pgbouncer_server,
     postgres_server,
     proxy_to,

@@ -41,6 +41,7 @@ from holdall.errors import (
 if TYPE_CHECKING:
     from holdall.durable.backends import (
         MemorySessionStore,
+        MongoSessionStore,
         PostgresSessionStore,
         RedisSessionStore,
         SqliteSessionStore,
@@ -59,6 +60,7 @@ _LAZY = {
     "CheckpointManager": "holdall.durable.checkpoint",
     "Encryption": "holdall.state",
     "MemorySessionStore": "holdall.durable.backends",
+    "MongoSessionStore": "holdall.durable.backends",
     "OptimisticStateStore": "holdall.durable.optimistic",
     "PerPhase": "holdall.durable.policies",
     "PerStep": "holdall.durable.policies",
@@ -94,6 +96,7 @@ __all__ = [
     "HoldallError",
     "Kept",
     "MemorySessionStore",
+    "MongoSessionStore",
     "NewerStateError",
     "NotFoundError",
     "OptimisticStateStore",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from tests.servers.mongodb import Mongo
 from tests.servers.postgres import Pgbouncer, Postgres
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Cluster, Node, Sentinels, redis_program, valkey_program
@@ -23,6 +24,14 @@ def postgres_server() -> Iterator[Postgres]:
 def pgbouncer_server(postgres_server: Postgres) -> Iterator[Pgbouncer]:
     """pgbouncer in transaction mode, in front of `postgres_server`."""
     server = Pgbouncer(postgres_server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mongodb_server() -> Iterator[Mongo]:
+    """SecantusDB, an emulator of MongoDB."""
+    server = Mongo()
     yield server
     server.stop()
 

@@ -14,6 +14,7 @@ import pytest
 from holdall.errors import ArgumentError, ConflictError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
 from holdall.stores.memory import MemoryStore
+from holdall.stores.mongodb import MongoStore
 from holdall.stores.postgres import PostgresStore
 from holdall.stores.redis import RedisStore
 from holdall.stores.sqlite import SqliteStore
@@ -29,6 +30,7 @@ HEAD = Blob("msgpack", b"\x80")
         pytest.param("pgbouncer", marks=[pytest.mark.postgres, pytest.mark.pgbouncer]),
         pytest.param("valkey", marks=pytest.mark.redis),
         pytest.param("cluster", marks=pytest.mark.redis),
+        pytest.param("mongodb", marks=pytest.mark.mongodb),
     ]
 )
 async def workers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[Store]]:
@@ -43,6 +45,8 @@ async def workers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
                 store = SqliteStore(tmp_path / "state.db", durability="process")
             elif request.param in ("postgres", "pgbouncer"):
                 store = PostgresStore(request.getfixturevalue(f"{request.param}_server").url, schema=name)
+            elif request.param == "mongodb":
+                store = MongoStore(request.getfixturevalue("mongodb_server").url, database=name)
             else:
                 store = RedisStore(request.getfixturevalue(f"{request.param}_server").url, namespace=name)
             stores.append(await stack.enter_async_context(contextlib.aclosing(store)))

@@ -24,6 +24,7 @@ from redis.asyncio import Redis
 from holdall.errors import ConflictError, StaleFenceError
 from holdall.stores.base import ABSENT, Blob, Entry, Store, Version
 from holdall.stores.memory import MemoryStore
+from holdall.stores.mongodb import MongoStore
 from holdall.stores.postgres import PostgresStore
 from holdall.stores.redis import RedisStore
 from holdall.stores.sqlite import SqliteStore
@@ -103,6 +104,15 @@ class RedisBackend(Backend):
                 left_ms = await client.pttl(key)
                 if left_ms >= 0:
                     await client.pexpire(key, int(left_ms - 1000 * seconds))
+
+
+class MongoBackend(Backend):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+
+    def open(self) -> Store:
+        return MongoStore(self.url, database="machine", now=lambda: self.time, retention_s=RETENTION_S)
 
 
 class Model:
@@ -342,6 +352,7 @@ class StoreMachine(RuleBasedStateMachine):
         pytest.param("postgres", marks=pytest.mark.postgres),
         pytest.param("valkey", marks=pytest.mark.redis),
         pytest.param("redis7", marks=pytest.mark.redis),
+        pytest.param("mongodb", marks=pytest.mark.mongodb),
     ],
 )
 def test_any_sequence_of_calls_does_what_the_model_says(kind, request, tmp_path, full):
@@ -352,6 +363,8 @@ def test_any_sequence_of_calls_does_what_the_model_says(kind, request, tmp_path,
             return SqliteBackend(tmp_path)
         if kind == "postgres":
             return PostgresBackend(request.getfixturevalue("postgres_server").url)
+        if kind == "mongodb":
+            return MongoBackend(request.getfixturevalue("mongodb_server").url)
         return RedisBackend(request.getfixturevalue(f"{kind}_server").url)
 
     examples, steps = (200, 50) if full else ((60, 40) if kind == "memory" else (12, 40))

@@ -67,5 +67,21 @@ class RedisSessionStore(SessionStore):
         super().__init__(store, serializer, name=_shown(source))
 
 
+class MongoSessionStore(SessionStore):
+    """Sessions in MongoDB, on a replica set, the head as a value that people can query.
+
+    Args:
+        source: A URL, or an AsyncMongoClient of pymongo.
+        serializer: How states become bytes; by default the head as JSON, messages as msgpack.
+        options: As of `holdall.stores.mongodb.MongoStore`.
+    """
+
+    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.mongodb import MongoStore
+
+        store = MongoStore(source, **options) if isinstance(source, str) else MongoStore(client=source, **options)
+        super().__init__(store, serializer or StateSerializer("json"), name=_shown(source))
+
+
 def _shown(source: Any) -> str:
     return mask_url(source) if isinstance(source, str) else type(source).__name__

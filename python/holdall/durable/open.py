@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from holdall.durable.backends import (
     MemorySessionStore,
+    MongoSessionStore,
     PostgresSessionStore,
     RedisSessionStore,
     SqliteSessionStore,
@@ -28,10 +29,12 @@ SCHEMES: Final = (
     "rediss://",
     "redis+sentinel://",
     "redis+cluster://",
+    "mongodb://",
 )
 _REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d{1,5})?")
 _POSTGRES: Final = frozenset({"postgresql", "postgres"})
+_MONGODB: Final = frozenset({"mongodb", "mongodb+srv"})
 
 
 def open(  # noqa: A001 - `holdall.open` is the public name
@@ -44,7 +47,7 @@ def open(  # noqa: A001 - `holdall.open` is the public name
     Args:
         url: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
             `redis://host:6379/0`, `rediss://` (TLS), `redis+sentinel://host:26379,host:26379/master/0`,
-            `redis+cluster://host:6379`.
+            `redis+cluster://host:6379`, `mongodb://host:27017/database`, `mongodb+srv://`.
         serializer: How states become bytes; by default what suits the backend.
         options: Passed to the backend's store (pool sizes, key prefix, durability, ...).
 
@@ -61,10 +64,12 @@ def open(  # noqa: A001 - `holdall.open` is the public name
         return MemorySessionStore(serializer=serializer, **options)
     if colon and scheme == "sqlite":
         return SqliteSessionStore(_sqlite_path(url, rest), serializer=serializer, **options)
-    if colon and scheme in _POSTGRES | _REDIS:
+    if colon and scheme in _POSTGRES | _REDIS | _MONGODB:
         _check_host(url)
         if scheme in _POSTGRES:
             return PostgresSessionStore(url, serializer=serializer, **options)
+        if scheme in _MONGODB:
+            return MongoSessionStore(url, serializer=serializer, **options)
         return RedisSessionStore(url, serializer=serializer, **options)
     shown = f"{scheme}:" if colon else mask_url(url)
     raise UnknownNameError(
