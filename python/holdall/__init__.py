@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from holdall.durable.policies import Periodic, PerPhase, PerStep, PerTransaction, policy_for
     from holdall.durable.run import Step, StepRun
     from holdall.durable.session_store import SessionStore
+    from holdall.durable.sweep import Sweeper
+    from holdall.durable.tiers import TieredStateManager
+    from holdall.durable.ttl import TtlPolicies
     from holdall.state import Encryption, SessionState, StateSerializer
 
 # Imported on first use: `import holdall` brings neither asyncio nor a driver.
@@ -74,6 +77,9 @@ _LAZY = {
     "StateSerializer": "holdall.state",
     "Step": "holdall.durable.run",
     "StepRun": "holdall.durable.run",
+    "Sweeper": "holdall.durable.sweep",
+    "TieredStateManager": "holdall.durable.tiers",
+    "TtlPolicies": "holdall.durable.ttl",
     "open": "holdall.durable.open",
     "open_sync": "holdall.durable.open",
     "policy_for": "holdall.durable.policies",
@@ -117,9 +123,12 @@ __all__ = [
     "Step",
     "StepRun",
     "StoreUnavailableError",
+    "Sweeper",
+    "TieredStateManager",
     "Tokenizer",
     "ToolSet",
     "ToolsResult",
+    "TtlPolicies",
     "UnknownNameError",
     "UserDeletedError",
     "Window",
