@@ -30,9 +30,13 @@ from holdall.errors import (
     DecodeError,
     EncodeError,
     HoldallError,
+    LockHeldError,
+    LockLostError,
+    MergeConflictError,
     NewerStateError,
     NotFoundError,
     OutcomeUnknownError,
+    StaleFenceError,
     StoreUnavailableError,
     UnknownNameError,
     UserDeletedError,
@@ -47,30 +51,39 @@ if TYPE_CHECKING:
         SqliteSessionStore,
     )
     from holdall.durable.checkpoint import CheckpointManager
+    from holdall.durable.conflict import LastWriterWinsStateStore, MergingStateStore, state_store
+    from holdall.durable.locked import LockedStateStore
     from holdall.durable.open import open as open  # noqa: A004 - public, and not in __all__: a star must not hide open()
     from holdall.durable.open import open_sync
     from holdall.durable.optimistic import OptimisticStateStore
     from holdall.durable.policies import Periodic, PerPhase, PerStep, PerTransaction, policy_for
+    from holdall.durable.redlock import Redlock
     from holdall.durable.run import Step, StepRun
     from holdall.durable.session_store import SessionStore
     from holdall.durable.sweep import Sweeper
     from holdall.durable.tiers import TieredStateManager
     from holdall.durable.ttl import TtlPolicies
     from holdall.state import Encryption, SessionState, StateSerializer
+    from holdall.stores.redis_lock import RedisLock
 
 # Imported on first use: `import holdall` brings neither asyncio nor a driver.
 _LAZY = {
     "CheckpointManager": "holdall.durable.checkpoint",
     "Encryption": "holdall.state",
+    "LastWriterWinsStateStore": "holdall.durable.conflict",
+    "LockedStateStore": "holdall.durable.locked",
     "MemorySessionStore": "holdall.durable.backends",
     "MongoSessionStore": "holdall.durable.backends",
+    "MergingStateStore": "holdall.durable.conflict",
     "OptimisticStateStore": "holdall.durable.optimistic",
     "PerPhase": "holdall.durable.policies",
     "PerStep": "holdall.durable.policies",
     "PerTransaction": "holdall.durable.policies",
     "Periodic": "holdall.durable.policies",
     "PostgresSessionStore": "holdall.durable.backends",
+    "RedisLock": "holdall.stores.redis_lock",
     "RedisSessionStore": "holdall.durable.backends",
+    "Redlock": "holdall.durable.redlock",
     "SessionState": "holdall.state",
     "SessionStore": "holdall.durable.session_store",
     "SqliteSessionStore": "holdall.durable.backends",
@@ -83,6 +96,7 @@ _LAZY = {
     "open": "holdall.durable.open",
     "open_sync": "holdall.durable.open",
     "policy_for": "holdall.durable.policies",
+    "state_store": "holdall.durable.conflict",
 }
 
 __all__ = [
@@ -101,7 +115,13 @@ __all__ = [
     "Encryption",
     "HoldallError",
     "Kept",
+    "LastWriterWinsStateStore",
+    "LockHeldError",
+    "LockLostError",
+    "LockedStateStore",
     "MemorySessionStore",
+    "MergeConflictError",
+    "MergingStateStore",
     "MongoSessionStore",
     "NewerStateError",
     "NotFoundError",
@@ -114,11 +134,14 @@ __all__ = [
     "Periodic",
     "PostgresSessionStore",
     "Recency",
+    "RedisLock",
     "RedisSessionStore",
+    "Redlock",
     "Rendition",
     "SessionState",
     "SessionStore",
     "SqliteSessionStore",
+    "StaleFenceError",
     "StateSerializer",
     "Step",
     "StepRun",
@@ -139,6 +162,7 @@ __all__ = [
     "fit_tools",
     "open_sync",
     "policy_for",
+    "state_store",
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from holdall.durable.snapshot import version_of
-from holdall.errors import ArgumentError, ConflictError, NotFoundError
+from holdall.durable.updater import Create, Updater, applied, check_retries, loaded
+from holdall.errors import ConflictError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
     from holdall.durable.sessions import Sessions
@@ -23,8 +23,6 @@ MAX_DELAY_S: Final = 0.020
 RECENT_S: Final = 0.050
 # Who has just written and meets another writer lets that one go first, for up to this long.
 YIELD_S: Final = 0.050
-
-Updater = Callable[["SessionState"], "SessionState | Awaitable[SessionState | None] | None"]
 
 
 class OptimisticStateStore:
@@ -68,7 +66,7 @@ class OptimisticStateStore:
         fn: Updater,
         max_retries: int = 5,
         *,
-        create: Callable[[], SessionState] | None = None,
+        create: Create | None = None,
     ) -> SessionState:
         """Load the session, apply `fn`, save; on a conflict wait a random time and start over from what is stored now.
 
@@ -86,11 +84,11 @@ class OptimisticStateStore:
 
         Raises:
             ConflictError: Of the last attempt. Nothing of this update was written.
+            StaleFenceError: The session is written under a lock; at once, see `LockedStateStore`.
             NotFoundError: There is no such session and no `create`.
             OutcomeUnknownError: The reply was lost; the update is not repeated, since it may have happened.
         """
-        if max_retries < 0:
-            raise ArgumentError(f"max_retries is {max_retries}; it counts attempts after the first")
+        check_retries(max_retries)
         turn = self._turns.get(session_id)
         if turn is None:
             turn = self._turns[session_id] = asyncio.Lock()
@@ -105,23 +103,15 @@ class OptimisticStateStore:
                 await self._sleep(self._random() * YIELD_S)
             while True:
                 try:
-                    return await self._save(await _applied(await self._load(session_id, create), fn))
+                    return await self._save(await applied(await loaded(self._store, session_id, create), fn))
+                except StaleFenceError:
+                    raise
                 except ConflictError:
                     if not left:
                         raise
                 left -= 1
                 await self._sleep(self._random() * ceiling)
                 ceiling = min(self._max_delay_s, ceiling * 2)
-
-    async def _load(self, session_id: str, create: Callable[[], SessionState] | None) -> SessionState:
-        try:
-            return await self._store.load(session_id)
-        except NotFoundError:
-            if create is None:
-                raise
-        state = create()
-        _check_same(session_id, state)
-        return state
 
     def _recent(self, session_id: str) -> SessionState | None:
         """Return the state that was saved here a moment ago, for once."""
@@ -134,7 +124,7 @@ class OptimisticStateStore:
         """Change and save a state that may be out of date by now; None if it was."""
         seen = version_of(recent)
         try:
-            changed = await _applied(recent, fn)
+            changed = await applied(recent, fn)
         except Exception:
             # Of a state that was out of date it says nothing.
             try:
@@ -146,6 +136,8 @@ class OptimisticStateStore:
             return None
         try:
             return await self._save(changed)
+        except StaleFenceError:
+            raise
         except ConflictError:
             return None
 
@@ -160,19 +152,3 @@ class OptimisticStateStore:
         twin.mark_saved(version.number, twin.pending(), generation=version.generation)
         self._last = twin, self._clock()
         return state
-
-
-async def _applied(state: SessionState, fn: Updater) -> SessionState:
-    session_id = state.session_id
-    changed = fn(state)
-    if inspect.isawaitable(changed):
-        changed = await changed
-    if changed is None:
-        changed = state
-    _check_same(session_id, changed)
-    return changed
-
-
-def _check_same(session_id: str, state: SessionState) -> None:
-    if state.session_id != session_id:
-        raise ArgumentError(f"the updater of {session_id!r} returned the state of {state.session_id!r}")

@@ -10,7 +10,7 @@ from holdall.durable.keys import check_id
 from holdall.durable.sessions import NO_LOG, missing
 from holdall.durable.snapshot import version_of
 from holdall.durable.ttl import check_ttl
-from holdall.errors import ArgumentError, ConflictError, NotFoundError
+from holdall.errors import ArgumentError, ConflictError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -34,7 +34,7 @@ class ScopedSessions:
         # Versions seen through this view: a state at one of them needs no look at its owner before it is saved.
         self._seen: OrderedDict[str, Version] = OrderedDict()
 
-    async def save(self, state: SessionState) -> Version:
+    async def save(self, state: SessionState, *, fence: int | None = None) -> Version:
         """As `SessionStore.save`, for a state of this user.
 
         Raises:
@@ -50,7 +50,7 @@ class ScopedSessions:
         if expected is not None and self._seen.get(state.session_id) != expected:
             await self._check_owner(state, expected)
         try:
-            version = await self._store.save(state)
+            version = await self._store.save(state, fence=fence)
         except ConflictError as error:
             if error.actual is not None and not await self._is_mine(state.session_id):
                 raise self._conflict(state.session_id, expected) from None
@@ -77,7 +77,7 @@ class ScopedSessions:
         check_ttl(ttl_s)
         return await self._is_mine(session_id) and await self._store.extend_ttl(session_id, ttl_s)
 
-    async def delete(self, session_id: str, *, expected: Version | None = None) -> bool:
+    async def delete(self, session_id: str, *, expected: Version | None = None, fence: int | None = None) -> bool:
         """As `SessionStore.delete`."""
         while True:
             try:
@@ -86,7 +86,9 @@ class ScopedSessions:
                 return False
             try:
                 # At the version whose owner was seen, so that no other user's later session of this id is deleted.
-                return await self._store.delete(session_id, expected=expected or record.version)
+                return await self._store.delete(session_id, expected=expected or record.version, fence=fence)
+            except StaleFenceError:
+                raise
             except ConflictError:
                 if expected is not None:
                     raise

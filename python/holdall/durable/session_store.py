@@ -50,7 +50,7 @@ class SessionStore:
         self._name = name
         self._is_closed = False
 
-    async def save(self, state: SessionState) -> Version:
+    async def save(self, state: SessionState, *, fence: int | None = None) -> Version:
         """Write the state as it is now, if nobody else wrote since it was loaded.
 
         A state that was never saved is created; one that was loaded is updated. Only messages and step results that are new,
@@ -58,11 +58,16 @@ class SessionStore:
         tried once more; a repeat of a write that did happen changes nothing. A caller that is cancelled meanwhile gets its
         cancellation when the write has been brought to its end, so that `state.version` says whether it happened.
 
+        Args:
+            state: What to write.
+            fence: The fencing token of a lock, see `LockedStateStore`; a session that has seen one takes no write without.
+
         Returns:
             The version written; `state.version` is its number.
 
         Raises:
             ConflictError: Somebody else wrote, created or deleted it meanwhile. The state in memory is as it was.
+            StaleFenceError: The session has seen a higher fence: the lock was lost, or was never taken.
             UserDeletedError: The session is new and its user was deleted.
             EncodeError: A value in it cannot be stored so that it comes back equal.
             OutcomeUnknownError: The connection was lost twice; load before you save again.
@@ -71,14 +76,14 @@ class SessionStore:
         # The snapshot is taken before the first await: what the caller changes from now on is not in it.
         write, op_id = Write.of(state, self.serializer), new_op_id()
         try:
-            return await self._save(state, write, op_id)
+            return await self._save(state, write, op_id, fence)
         except asyncio.CancelledError:
             # Whether it happened is found out by the same call again, which the op_id makes harmless. A task of its own
             # for every save would do the same and cost each 27 us.
-            await settle(self._save(state, write, op_id))
+            await settle(self._save(state, write, op_id, fence))
             raise
 
-    async def _save(self, state: SessionState, write: Write, op_id: str) -> Version:
+    async def _save(self, state: SessionState, write: Write, op_id: str, fence: int | None) -> Version:
         is_new = write.expected is ABSENT
         if is_new:
             await self._refuse_deleted_user(write.user_id)
@@ -90,6 +95,7 @@ class SessionStore:
             keep=write.keep,
             ttl_s=write.ttl_s,
             tags=write.tags,
+            fence=fence,
             op_id=op_id,
         )
         if is_new:
@@ -98,7 +104,7 @@ class SessionStore:
             try:
                 await self._refuse_deleted_user(write.user_id)
             except UserDeletedError:
-                await self.store.delete(write.key, expected=version, op_id=new_op_id())
+                await self.store.delete(write.key, expected=version, fence=fence, op_id=new_op_id())
                 raise
         write.mark_saved(state, version)
         return version
@@ -151,18 +157,22 @@ class SessionStore:
         self._check_open()
         return await finish(self.store.touch(session_key(session_id), check_ttl(ttl_s), op_id=new_op_id()))
 
-    async def delete(self, session_id: str, *, expected: Version | None = None) -> bool:
+    async def delete(self, session_id: str, *, expected: Version | None = None, fence: int | None = None) -> bool:
         """Delete a session; False where there was none. A worker that still holds it gets a ConflictError when it saves.
 
         Args:
             session_id: Which session.
             expected: Delete it only at this version.
+            fence: As for `save`.
 
         Raises:
             ConflictError: It is at another version than `expected`.
+            StaleFenceError: As for `save`.
         """
         self._check_open()
-        return await finish(self.store.delete(session_key(session_id), expected=expected, op_id=new_op_id()))
+        return await finish(
+            self.store.delete(session_key(session_id), expected=expected, fence=fence, op_id=new_op_id())
+        )
 
     async def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:
         """Return the newest `limit` messages older than `before`, in the order of the conversation.

@@ -45,7 +45,7 @@ class HistoryItem(NamedTuple):
 class Sessions(Protocol):
     """The calls that a whole store and one user's view of it share."""
 
-    async def save(self, state: SessionState) -> Version:
+    async def save(self, state: SessionState, *, fence: int | None = None) -> Version:
         """Write the state if nobody else wrote since it was loaded."""
         ...
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from holdall.durable.optimistic import OptimisticStateStore, Updater
+from holdall.durable.optimistic import OptimisticStateStore
+from holdall.durable.updater import Updater
 from holdall.errors import ClosedError, RunningLoopError
 
 if TYPE_CHECKING:

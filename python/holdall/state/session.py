@@ -169,6 +169,12 @@ class SessionState:
         if generation is not None:
             self.generation = generation
 
+    def stand_on(self, version: int, generation: str) -> None:
+        """Take the state for a change of that stored version, none of whose log is kept: a save replaces all of it."""
+        self.version, self.generation = version, generation
+        log = self.log
+        log.saved, log.stored = 0, max(log.stored, 1)
+
     def add_cost(self, amount: Cost) -> Cost:
         """Add to `accumulated_cost` and return the sum.
 
