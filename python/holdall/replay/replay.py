@@ -1,0 +1,173 @@
+"""Run strategies over recorded conversations and add up what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from holdall._native import Tokenizer
+from holdall.errors import ArgumentError, UnknownNameError
+from holdall.replay.prices import Price, price_of
+from holdall.replay.registry import maker, names_of
+from holdall.replay.rows import Figures, Row, figures
+from holdall.replay.run import Task, replay_one
+from holdall.replay.trace import Trace
+
+Progress = Callable[[int, int, str], None]
+"""Called with units done, units in all, and the name of what is being done."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The outcome.
+
+    Attributes:
+        traces: The conversations.
+        rows: One for each conversation, strategy and budget.
+        figures: One for each set, strategy and budget.
+        strategies: Names, in order.
+        budgets: Tokens, in order.
+        model: The model whose prices were used.
+        price: These.
+        encoding: What counted.
+    """
+
+    traces: Sequence[Trace]
+    rows: Sequence[Row]
+    figures: Sequence[Figures]
+    strategies: Sequence[str]
+    budgets: Sequence[int]
+    model: str
+    price: Price
+    encoding: str
+
+
+def replay(
+    traces: Iterable[Trace],
+    *,
+    budgets: Sequence[int],
+    strategies: str | Iterable[str] = "all",
+    model: str = "claude-sonnet-5-5",
+    prices: str | Path | None = None,
+    tokenizer: Tokenizer | None = None,
+    turns: bool = True,
+    questions: bool = True,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Replay:
+    """Run each strategy over each conversation, turn by turn, at each budget.
+
+    Everything but the latencies is the same for the same input.
+
+    Args:
+        traces: What `load_traces` reads, or made by hand.
+        budgets: Tokens that a whole request may have.
+        strategies: "all", names by commas or a list of names; `module:function` names one of the caller's.
+        model: Whose prices count, and whose tokenizer where it is public (else o200k_base).
+        prices: A file of prices, as `price_of` reads it.
+        tokenizer: Another counter.
+        turns: Whether the conversations are replayed turn by turn.
+        questions: Whether their questions are asked.
+        jobs: Processes that work side by side. More than one starts new interpreters, so a script then needs its
+            `if __name__ == "__main__":`.
+        progress: Called as the work goes on.
+
+    Raises:
+        ArgumentError: An argument is outside its domain.
+        StrategyError: A strategy failed.
+    """
+    traces = list(traces)
+    sizes = list(dict.fromkeys(budgets))
+    if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+        raise ArgumentError(f"budgets must be whole numbers of tokens of at least 1, not {list(budgets)}")
+    if jobs < 1:
+        raise ArgumentError(f"jobs must be at least 1, not {jobs}")
+    names = names_of(strategies)
+    price = price_of(model, prices)
+    counter = tokenizer or _tokenizer(model)
+    tasks = [_Named(trace, name, tuple(sizes), counter, price, turns, questions) for trace in traces for name in names]
+    done = _side_by_side(tasks, jobs, progress) if jobs > 1 and len(tasks) > 1 else _in_turn(tasks, progress)
+    rows = [row for number in range(len(tasks)) for row in done[number]]
+    return Replay(traces, rows, figures(rows), names, sizes, model, price, counter.name)
+
+
+def _tokenizer(model: str) -> Tokenizer:
+    try:
+        return Tokenizer.for_model(model)
+    except UnknownNameError:
+        return Tokenizer("o200k_base")
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A task as it travels to another process: the strategy by its name."""
+
+    trace: Trace
+    strategy: str
+    budgets: Sequence[int]
+    tokenizer: Tokenizer
+    price: Price
+    turns: bool
+    questions: bool
+
+    def units(self) -> int:
+        """How much work it is."""
+        turns = len(self.trace.turns()) if self.turns else 0
+        return turns + (len(self.trace.questions) if self.questions else 0)
+
+    def run(self, tick: Callable[[], None] | None = None) -> list[Row]:
+        task = Task(
+            self.trace,
+            self.strategy,
+            maker(self.strategy),
+            self.budgets,
+            self.tokenizer,
+            self.price,
+            self.turns,
+            self.questions,
+        )
+        return replay_one(task, tick=tick)
+
+
+def _in_turn(tasks: Sequence[_Named], progress: Progress | None) -> dict[int, list[Row]]:
+    total = sum(task.units() for task in tasks)
+    count = 0
+    done: dict[int, list[Row]] = {}
+    for number, task in enumerate(tasks):
+        label = f"{task.trace.id}, {task.strategy}"
+
+        def tick(label: str = label) -> None:
+            nonlocal count
+            count += 1
+            if progress is not None:
+                progress(count, total, label)
+
+        done[number] = task.run(tick)
+    return done
+
+
+def _side_by_side(tasks: Sequence[_Named], jobs: int, progress: Progress | None) -> dict[int, list[Row]]:
+    units = [task.units() for task in tasks]
+    # The longest first, so that no process is left alone with a long one at the end.
+    weight = [units[n] * len(task.trace.messages) for n, task in enumerate(tasks)]
+    order = sorted(range(len(tasks)), key=lambda n: (-weight[n], n))
+    done: dict[int, list[Row]] = {}
+    count = 0
+    # Started anew, not forked: the native part may have threads.
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
+        futures: dict[Any, int] = {pool.submit(tasks[n].run): n for n in order}
+        try:
+            for future in as_completed(futures):
+                number = futures[future]
+                done[number] = future.result()
+                count += units[number]
+                if progress is not None:
+                    progress(count, sum(units), f"{tasks[number].trace.id}, {tasks[number].strategy}")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return done

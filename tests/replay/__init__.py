@@ -1,0 +1,1 @@
+"""Replay: sources, strategies, figures, reports."""
