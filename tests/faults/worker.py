@@ -20,8 +20,9 @@ from collections.abc import Callable
 from typing import Any
 
 import holdall
+from holdall.durable.locked import LockedStateStore
 from holdall.durable.optimistic import OptimisticStateStore
-from holdall.errors import HoldallError, NotFoundError
+from holdall.errors import HoldallError, LockLostError, NotFoundError
 
 PAD = "x" * 1200
 
@@ -77,6 +78,43 @@ async def increment(url: str, session: str, times: int, retries: int = 10_000) -
     await store.aclose()
 
 
+async def _write_on(
+    store: holdall.SessionStore, state: holdall.SessionState, fence: int, pause_s: float, said: list[object]
+) -> None:
+    try:
+        while True:
+            await asyncio.sleep(pause_s)
+            version = await store.save(state, fence=fence)
+            say("A", version.number)
+    except HoldallError as error:
+        said.append(type(error).__name__)
+
+
+async def hold(url: str, lock_url: str, session: str, rounds: int, ttl_s: float, pause_s: float) -> None:
+    """Hold a session and write it without ever looking at the lease, until the store refuses; so many times."""
+    from holdall.stores.redis_lock import RedisLock
+
+    store = holdall.open(url)
+    lock = RedisLock(lock_url)
+    locked = LockedStateStore(store, lock, ttl_s=ttl_s, wait_s=None)
+    for _ in range(rounds):
+        said: list[object] = []
+        writing: asyncio.Task[None] | None = None
+        try:
+            async with locked.hold(session) as held:
+                say("H", held.fence, held.state.version)
+                writing = asyncio.ensure_future(_write_on(store, held.state, held.fence, pause_s, said))
+                # it is not stopped by the loss: the fence has to
+                await asyncio.shield(writing)
+        except LockLostError:
+            said.append("LockLostError")
+        if writing is not None:
+            await writing
+        say("S", *said)
+    await lock.aclose()
+    await store.aclose()
+
+
 async def migrate(url: str, options: dict[str, Any] | None = None) -> None:
     """Bring the schema up, as the first use of a store does."""
     store = holdall.open(url, **(options or {}))
@@ -85,7 +123,12 @@ async def migrate(url: str, options: dict[str, Any] | None = None) -> None:
     await store.aclose()
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"append": append, "increment": increment, "migrate": migrate}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "append": append,
+    "hold": hold,
+    "increment": increment,
+    "migrate": migrate,
+}
 
 
 class Countdown:
