@@ -36,6 +36,7 @@ from holdall.errors import (
     NewerStateError,
     NotFoundError,
     OutcomeUnknownError,
+    RateLimitedError,
     StaleFenceError,
     StoreUnavailableError,
     UnknownNameError,
@@ -52,16 +53,20 @@ if TYPE_CHECKING:
     )
     from holdall.durable.checkpoint import CheckpointManager
     from holdall.durable.conflict import LastWriterWinsStateStore, MergingStateStore, state_store
+    from holdall.durable.erase import delete_user
     from holdall.durable.locked import LockedStateStore
     from holdall.durable.open import open as open  # noqa: A004 - public, and not in __all__: a star must not hide open()
     from holdall.durable.open import open_sync
     from holdall.durable.optimistic import OptimisticStateStore
     from holdall.durable.policies import Periodic, PerPhase, PerStep, PerTransaction, policy_for
+    from holdall.durable.profiles import UserProfileStore
+    from holdall.durable.rate_limit import RateLimiter
     from holdall.durable.redlock import Redlock
     from holdall.durable.run import Step, StepRun
     from holdall.durable.session_store import SessionStore
     from holdall.durable.sweep import Sweeper
     from holdall.durable.tiers import TieredStateManager
+    from holdall.durable.tool_cache import ToolResultCache
     from holdall.durable.ttl import TtlPolicies
     from holdall.state import Encryption, SessionState, StateSerializer
     from holdall.stores.redis_lock import RedisLock
@@ -82,6 +87,7 @@ _LAZY = {
     "Periodic": "holdall.durable.policies",
     "PostgresSessionStore": "holdall.durable.backends",
     "RedisLock": "holdall.stores.redis_lock",
+    "RateLimiter": "holdall.durable.rate_limit",
     "RedisSessionStore": "holdall.durable.backends",
     "Redlock": "holdall.durable.redlock",
     "SessionState": "holdall.state",
@@ -92,7 +98,10 @@ _LAZY = {
     "StepRun": "holdall.durable.run",
     "Sweeper": "holdall.durable.sweep",
     "TieredStateManager": "holdall.durable.tiers",
+    "ToolResultCache": "holdall.durable.tool_cache",
     "TtlPolicies": "holdall.durable.ttl",
+    "UserProfileStore": "holdall.durable.profiles",
+    "delete_user": "holdall.durable.erase",
     "open": "holdall.durable.open",
     "open_sync": "holdall.durable.open",
     "policy_for": "holdall.durable.policies",
@@ -133,6 +142,8 @@ __all__ = [
     "PerTransaction",
     "Periodic",
     "PostgresSessionStore",
+    "RateLimitedError",
+    "RateLimiter",
     "Recency",
     "RedisLock",
     "RedisSessionStore",
@@ -149,14 +160,17 @@ __all__ = [
     "Sweeper",
     "TieredStateManager",
     "Tokenizer",
+    "ToolResultCache",
     "ToolSet",
     "ToolsResult",
     "TtlPolicies",
     "UnknownNameError",
     "UserDeletedError",
+    "UserProfileStore",
     "Window",
     "__version__",
     "count_messages",
+    "delete_user",
     "errors",
     "extractive_summary",
     "fit_tools",

@@ -172,5 +172,12 @@ class UserDeletedError(HoldallError):
     user_id: str
 
 
+class RateLimitedError(HoldallError):
+    """A rate limit does not allow it now; `retry_after_s` says when it would."""
+
+    name: str
+    retry_after_s: float
+
+
 class RunningLoopError(HoldallError, RuntimeError):
     """A blocking call was made inside a running event loop, which it would have stopped."""

@@ -15,15 +15,19 @@ class Flights(Generic[T]):
     Whoever comes while a read is under way waits for the next one, together with all others who come meanwhile: what the
     running read brings may be older than a write that was acknowledged before they came. So a burst of any size costs two
     reads. A caller that is cancelled leaves the read to the others, and a read that nobody waits for any more is given up.
+
+    Args:
+        joins_running: Let who comes later join the read under way after all: for what does not go stale in that time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, joins_running: bool = False) -> None:
+        self._joins_running = joins_running
         self._running: dict[Hashable, _Flight[T]] = {}
         self._next: dict[Hashable, _Flight[T]] = {}
 
     async def run(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
         """Return what `read` gives, called here or by somebody who came at the same time."""
-        flight = self._next.get(key)
+        flight = self._running.get(key) if self._joins_running else self._next.get(key)
         if flight is None:
             before = self._running.get(key)
             flight = _Flight(asyncio.ensure_future(self._fly(key, read, before)))

@@ -206,6 +206,8 @@ class SessionStore:
     async def delete_user(self, user_id: str) -> int:
         """Delete every session of a user, and refuse new ones for 24 hours, so that no late writer brings one back.
 
+        The user's profile and cached tool answers in this store go too; `holdall.delete_user` covers several stores.
+
         Complete and idempotent: cut off half way, call it again. `readmit_user` lets the user in before the 24 hours are over.
 
         Returns:
@@ -222,8 +224,9 @@ class SessionStore:
             found = [key async for key in self.store.find(user_id=user_id)]
             if not found:
                 return n_deleted
-            for session in found:
-                n_deleted += await self._delete_if_of(session, user_id)
+            for record in found:
+                # profiles and cached answers of the user go too, and are no sessions
+                n_deleted += await self._delete_if_of(record, user_id) and session_id_of(record) is not None
 
     async def _delete_if_of(self, key: str, user_id: str) -> bool:
         """Delete a record at whatever version it is, as long as it belongs to the user."""

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdall.errors import ArgumentError, StoreUnavailableError
-from holdall.stores import keys, lost, rules
+from holdall.stores import keys, lost, redis_rate, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
 from holdall.stores.redis_index import RedisIndex
 from holdall.stores.redis_link import BACKEND, WRITES, RedisLink, damaged
@@ -78,6 +78,7 @@ class RedisStore:
             url, client, max_connections=max_connections, timeout_s=timeout_s, connect=dict(connect or {})
         )
         self._index = RedisIndex(self._link, namespace.encode())
+        self._namespace = namespace.encode()
 
     def __repr__(self) -> str:
         return f"RedisStore({self._shown})"
@@ -216,6 +217,10 @@ class RedisStore:
         wanted = keys.check_tags(tags) or {}
         async for key in self._index.find(wanted) if wanted else self._index.every():
             yield key
+
+    async def take_rate(self, key: str, **rate: Any) -> tuple[bool, int, int]:
+        """Count against a rate limit in one script; `holdall.RateLimiter` asks for it, and says what the arguments are."""
+        return await redis_rate.take(self._link, self._namespace + b":r:" + keys.check_key(key).encode(), **rate)
 
     async def sweep(self) -> int:
         """Return 0: the server frees what has expired by itself."""
