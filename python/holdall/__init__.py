@@ -44,6 +44,7 @@ from holdall.errors import (
 )
 
 if TYPE_CHECKING:
+    from holdall.durable.advise import Advice, Workload, advise
     from holdall.durable.backends import (
         MemorySessionStore,
         MongoSessionStore,
@@ -73,21 +74,22 @@ if TYPE_CHECKING:
 
 # Imported on first use: `import holdall` brings neither asyncio nor a driver.
 _LAZY = {
+    "Advice": "holdall.durable.advise",
     "CheckpointManager": "holdall.durable.checkpoint",
     "Encryption": "holdall.state",
     "LastWriterWinsStateStore": "holdall.durable.conflict",
     "LockedStateStore": "holdall.durable.locked",
     "MemorySessionStore": "holdall.durable.backends",
-    "MongoSessionStore": "holdall.durable.backends",
     "MergingStateStore": "holdall.durable.conflict",
+    "MongoSessionStore": "holdall.durable.backends",
     "OptimisticStateStore": "holdall.durable.optimistic",
     "PerPhase": "holdall.durable.policies",
     "PerStep": "holdall.durable.policies",
     "PerTransaction": "holdall.durable.policies",
     "Periodic": "holdall.durable.policies",
     "PostgresSessionStore": "holdall.durable.backends",
-    "RedisLock": "holdall.stores.redis_lock",
     "RateLimiter": "holdall.durable.rate_limit",
+    "RedisLock": "holdall.stores.redis_lock",
     "RedisSessionStore": "holdall.durable.backends",
     "Redlock": "holdall.durable.redlock",
     "SessionState": "holdall.state",
@@ -101,6 +103,8 @@ _LAZY = {
     "ToolResultCache": "holdall.durable.tool_cache",
     "TtlPolicies": "holdall.durable.ttl",
     "UserProfileStore": "holdall.durable.profiles",
+    "Workload": "holdall.durable.advise",
+    "advise": "holdall.durable.advise",
     "delete_user": "holdall.durable.erase",
     "open": "holdall.durable.open",
     "open_sync": "holdall.durable.open",
@@ -110,6 +114,7 @@ _LAZY = {
 
 __all__ = [
     "PRIORITY_WEIGHTS",
+    "Advice",
     "ArgumentError",
     "Calibration",
     "CheckpointManager",
@@ -168,7 +173,9 @@ __all__ = [
     "UserDeletedError",
     "UserProfileStore",
     "Window",
+    "Workload",
     "__version__",
+    "advise",
     "count_messages",
     "delete_user",
     "errors",

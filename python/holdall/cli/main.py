@@ -17,7 +17,7 @@ from holdall import __version__
 from holdall.cli.files import UsageError
 from holdall.errors import ArgumentError, HoldallError, MessageError, ToolSchemaError
 
-COMMANDS: Final = ("pack", "count", "replay", "demo", "sessions", "migrate")
+COMMANDS: Final = ("pack", "count", "replay", "demo", "sessions", "migrate", "advise")
 
 
 def parser() -> argparse.ArgumentParser:
