@@ -2,9 +2,10 @@
 
 use std::marker::PhantomData;
 
-use super::piece_cache::{LONGEST, PieceCache, Pool};
+use super::ends::Ends;
+use super::piece_cache::{PieceCache, Pool};
 use super::split::Split;
-use super::vocab::{Vocabulary, hash_of, key_at};
+use super::vocab::Vocabulary;
 use super::{Counter, cut, merge};
 use crate::Result;
 
@@ -22,17 +23,7 @@ impl Pieces {
     /// Tokens of the piece `text[from..to]`.
     #[inline]
     pub(super) fn count(&self, cache: &mut PieceCache, text: &[u8], from: usize, to: usize) -> u64 {
-        if to - from > LONGEST {
-            return self.count_afresh(text, from, to);
-        }
-        let key = key_at(text, from, to);
-        let hash = hash_of(key);
-        if let Some(count) = cache.get(key, hash) {
-            return count;
-        }
-        let count = self.count_afresh(text, from, to);
-        cache.put(key, hash, count);
-        count
+        cache.count(text, from, to, || self.count_afresh(text, from, to))
     }
 
     /// Tokens of the piece `text[from..to]`, without a cache.
@@ -64,11 +55,12 @@ impl<S: Split> Bpe<S> {
     /// Tokens of `text`, or some number above `limit` as soon as that is sure.
     pub(super) fn count_up_to(&self, text: &[u8], limit: u64) -> u64 {
         self.pieces.pool.with(|cache| {
-            let (mut at, mut count) = (0, 0);
+            let (mut at, mut count, mut ends) = (0, 0, Ends::new());
             while at < text.len() && count <= limit {
-                let end = S::end(text, at);
-                count += self.pieces.count(cache, text, at, end);
-                at = end;
+                for &end in ends.find::<S>(text, at, (limit - count).saturating_add(1)) {
+                    count += self.pieces.count(cache, text, at, end);
+                    at = end;
+                }
             }
             count
         })
@@ -77,13 +69,14 @@ impl<S: Split> Bpe<S> {
     /// Call `found` with each piece and its tokens until it says to stop.
     pub(super) fn each_piece(&self, text: &[u8], mut found: impl FnMut(usize, usize, u64) -> bool) {
         self.pieces.pool.with(|cache| {
-            let mut at = 0;
+            let (mut at, mut ends) = (0, Ends::new());
             while at < text.len() {
-                let end = S::end(text, at);
-                if !found(at, end, self.pieces.count(cache, text, at, end)) {
-                    break;
+                for &end in ends.find::<S>(text, at, u64::MAX) {
+                    if !found(at, end, self.pieces.count(cache, text, at, end)) {
+                        return;
+                    }
+                    at = end;
                 }
-                at = end;
             }
         });
     }

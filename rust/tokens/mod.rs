@@ -5,6 +5,7 @@ mod bpe;
 mod classes;
 mod cut;
 mod encodings;
+mod ends;
 mod many;
 mod memory;
 mod merge;
@@ -15,6 +16,7 @@ mod piece_cache;
 mod split;
 mod stretch;
 mod vocab;
+mod window;
 
 pub use cut::by_counting as cut_by_counting;
 pub use encodings::{NAMES, encoding, recognise};

@@ -4,11 +4,15 @@
 //! matches, backtracking included. `tests/` and the Python suite hold them against tiktoken on every code point.
 
 use super::classes::{self, ASCII, LETTER, LOWER, MARK, NEWLINE, NUMBER, OTHER, SPACE, UPPER, is_letter};
+use super::window::{Starts, Window};
 
 /// How an encoding cuts text into pieces.
 pub(super) trait Split: Send + Sync + 'static {
     /// End of the piece that starts at `p`, which is a character boundary before the end of `text`.
     fn end(text: &[u8], p: usize) -> usize;
+
+    /// Starts of pieces in the window at `p`, where one starts.
+    fn starts(text: &[u8], p: usize) -> Starts;
 }
 
 /// `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`
@@ -19,6 +23,11 @@ pub(super) struct Cl100k;
 pub(super) struct O200k;
 
 impl Split for Cl100k {
+    #[inline]
+    fn starts(text: &[u8], p: usize) -> Starts {
+        Window::at(text, p).starts::<false>(text, p)
+    }
+
     #[inline]
     fn end(text: &[u8], p: usize) -> usize {
         if text[p] != b'\''
@@ -54,6 +63,11 @@ impl Split for Cl100k {
 }
 
 impl Split for O200k {
+    #[inline]
+    fn starts(text: &[u8], p: usize) -> Starts {
+        Window::at(text, p).starts::<true>(text, p)
+    }
+
     #[inline]
     fn end(text: &[u8], p: usize) -> usize {
         if let Some(start) = ascii_word(text, p) {
@@ -263,7 +277,7 @@ fn with_contraction(text: &[u8], p: usize) -> usize {
 ///
 /// Case is folded as Unicode does: U+017F is an `s`. (The Kelvin sign is a `k`, which no contraction has.)
 #[inline]
-fn contraction(text: &[u8], p: usize) -> usize {
+pub(super) fn contraction(text: &[u8], p: usize) -> usize {
     debug_assert_eq!(ASCII[b'\'' as usize], OTHER);
     let first = text.get(p + 1).map_or(0, |byte| byte | 0x20);
     let second = text.get(p + 2).map_or(0, |byte| byte | 0x20);

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 
 use super::backtrack::Backtrack;
+use super::ends::Ends;
 use super::split::{Cl100k, O200k, Split};
 use super::vocab::Vocabulary;
 use super::{encoding, merge};
@@ -122,7 +123,7 @@ proptest! {
     }
 }
 
-/// Where the pieces of `text` end, by hand.
+/// Where the pieces of `text` end, one after the other.
 fn ends<S: Split>(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
@@ -131,6 +132,24 @@ fn ends<S: Split>(text: &str) -> Vec<usize> {
         ends.push(at);
     }
     ends
+}
+
+/// The same by windows, at most `most` or so at a time.
+fn ends_by_windows<S: Split>(text: &str, most: u64) -> Vec<usize> {
+    let (mut all, mut ends) = (Vec::new(), Ends::new());
+    while let at = all.last().copied().unwrap_or(0)
+        && at < text.len()
+    {
+        all.extend_from_slice(ends.find::<S>(text.as_bytes(), at, most));
+    }
+    all
+}
+
+/// Both of them, which are the same.
+fn both<S: Split>(text: &str) -> Vec<usize> {
+    let found = ends::<S>(text);
+    assert_eq!(ends_by_windows::<S>(text, u64::MAX), found, "{text:?}");
+    found
 }
 
 /// The expressions themselves, compiled once.
@@ -149,6 +168,70 @@ const ATOMS: [&str; 44] = [
     "'s", "'S", "'ſ", "'K", "'ll", "'Ll", "'re", "'VE", "'d", "//",
 ];
 
+/// What the windows know, in the order of how often it is drawn; then what they leave to `Split::end`.
+const ASCII_ATOMS: [&str; 34] = [
+    " ",
+    "a",
+    "B",
+    "1",
+    ".",
+    "\n",
+    "'",
+    " the",
+    "is",
+    "'s",
+    "'S",
+    "'t",
+    "'ll",
+    "'Re",
+    "'v",
+    "/",
+    "//",
+    ";\n",
+    "\n/",
+    "\r\n",
+    "\t",
+    "    ",
+    "\n    ",
+    "\n  \n",
+    "12",
+    "345",
+    "HTTPServer",
+    "(",
+    "\"",
+    "\u{b}",
+    "\u{0}",
+    "\u{7f}",
+    "@[`{",
+    "/:",
+];
+const OTHER_ATOMS: [&str; 8] = ["é", "É", "'ſ", "中", "\u{301}", "\u{a0}", "😀", "²"];
+
+#[test]
+fn windows_find_what_one_at_a_time_does() {
+    let mut draws = 0x1234_5678_9abc_def1_u64;
+    let mut below = move |n: usize| {
+        draws ^= draws << 13;
+        draws ^= draws >> 7;
+        draws ^= draws << 17;
+        (draws >> 20) as usize % n
+    };
+    for _ in 0..100_000 {
+        let (first, kinds, n) = (below(ASCII_ATOMS.len()), 1 + below(ASCII_ATOMS.len()), 1 + below(70));
+        let mut text = String::new();
+        for _ in 0..n {
+            if below(60) == 0 {
+                text.push_str(OTHER_ATOMS[below(OTHER_ATOMS.len())]);
+            } else {
+                text.push_str(ASCII_ATOMS[(first + below(kinds)) % ASCII_ATOMS.len()]);
+            }
+        }
+        let most = if below(4) == 0 { below(8) as u64 } else { u64::MAX };
+        assert_eq!(ends_by_windows::<O200k>(&text, most), ends::<O200k>(&text), "o200k {text:?}");
+        assert_eq!(ends_by_windows::<Cl100k>(&text, most), ends::<Cl100k>(&text), "cl100k {text:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
@@ -158,9 +241,9 @@ proptest! {
         atoms in prop::collection::vec(prop_oneof![9 => prop::sample::select(&ATOMS[..]).prop_map(str::to_owned), 1 => "\\PC"], 1..12)
     ) {
         let text = atoms.concat();
-        for (pattern, found) in patterns().iter().zip([ends::<O200k>(&text), ends::<Cl100k>(&text)]) {
+        for (pattern, found) in patterns().iter().zip([both::<O200k>(&text), both::<Cl100k>(&text)]) {
             let expected: Vec<usize> = pattern.find_iter(&text).map(|piece| piece.expect("short").end()).collect();
-            prop_assert_eq!(found, expected, "{:?}", &text);
+            prop_assert_eq!(&found, &expected, "{:?}", &text);
         }
     }
 }
