@@ -111,6 +111,8 @@ def test_a_browser_shows_the_page(page: str, tmp_path: Path) -> None:
     assert "<script" not in main_part
     assert "<img" not in main_part
     assert "&lt;/script&gt;" in main_part
+    figures = dom[dom.index('id="figures"') : dom.index('id="turns"')]
+    assert figures.count("<td") == 8 * figures.count("<th>") > 8 * 10
     assert not re.search(r"NaN|undefined|Infinity|>null<", main_part)
 
 

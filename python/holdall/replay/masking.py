@@ -33,11 +33,7 @@ class ObservationMasking:
             whole = borders[-WHOLE_GROUPS] if len(borders) >= WHOLE_GROUPS else borders[0]
             masked = self._until(request, (masked, whole), start, room)
             if self._tokens(request, masked, start) > request.budget:
-                for border in borders:
-                    if border > start:
-                        start = border
-                        if self._tokens(request, masked, start) <= room:
-                            break
+                start = self._later(request, masked, start, room)
                 masked = self._until(request, (masked, borders[-1]), start, room)
             request.memory["masked"], request.memory["start"] = masked, start
         messages, kept = [], {}
@@ -46,6 +42,19 @@ class ObservationMasking:
             messages.append(message)
             kept[n] = "full" if message is request.messages[n] else "masked"
         return Window(messages, request.system, request.tools, kept)
+
+    def _later(self, request: Request, masked: int, start: int, room: int) -> int:
+        """The first group that stays, so that the request is small enough; at the latest the last group."""
+        used = self._tokens(request, masked, start)
+        for group in request.groups:
+            border = group[0]
+            if border <= start:
+                continue
+            used -= sum(self._shown(request, n, masked)[1] for n in range(start, border) if n not in request.required)
+            start = border
+            if used <= room:
+                break
+        return start
 
     def _until(self, request: Request, span: tuple[int, int], start: int, room: int) -> int:
         """Mask from the one end of the span until the request is small enough, at most to the other."""

@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const app = document.getElementById("app");
   const COLORS = {
-    full: "#97a1ae", sliding: "#5f6b7c", summary: "#b5793b", masking: "#b54f93", hybrid: "#23989b",
+    full: "#a3acb8", sliding: "#6f7d90", summary: "#b5793b", masking: "#b54f93", hybrid: "#23989b",
     greedy: "#8aa4ff", optimal: "#2f5bea", stable: "#0b9a62",
   };
   const OTHERS = ["#d1495b", "#7b4fd1", "#c2a400", "#4b8f29", "#e07a2f", "#3f7cac"];
@@ -150,6 +150,7 @@
       }
     }
     if (one.requests) {
+      const repeats = chosen().some((row) => row.stability !== null);
       const million = 1e6, price = data.price;
       found.push(card("Input dollars", "All requests, with the prompt cache at its best use. Pale bars are invalid or refused at some turn.",
         bars("Input dollars", (row) => {
@@ -158,7 +159,7 @@
           return [[read, "var(--read)"], [write, "var(--write)"], [Math.max(0, cached - read - write), "var(--plain)"], [row.summarizer_dollars, "var(--fold)"]];
         }, dollars),
         keys([["read from the cache", "var(--read)"], ["written to it", "var(--write)"], ["neither", "var(--plain)"], ["summariser", "var(--fold)"]])));
-      found.push(card("Same prefix", "Share of a request that the next one begins with: what a prompt cache can read.",
+      if (repeats) found.push(card("Same prefix", "Share of a request that the next one begins with: what a prompt cache can read.",
         bars("Same prefix", (row) => [[row.stability, color(row.strategy)]], percent, { most: 1 })));
       if (data.budgets.length > 1) {
         found.push(card("Dollars by budget", "Each line is a strategy.", lines("Dollars by budget", (row) => row.dollars, dollars, null), strategies()));
@@ -246,7 +247,8 @@
       const first = Math.floor(low), last = Math.max(Math.ceil(high), first + 1);
       const x = (us) => left + (Math.log10(Math.max(us, 1)) - first) / (last - first) * (width - left - right);
       const height = rows.length * step + foot, marks = [];
-      for (let power = first; power <= last; power++) {
+      const every = Math.ceil((last - first) * 52 / Math.max(width - left - right, 1));
+      for (let power = first; power <= last; power += every) {
         marks.push(s("line", { x1: x(10 ** power), x2: x(10 ** power), y1: 0, y2: height - foot, class: "grid" }),
           s("text", { x: x(10 ** power), y: height - 4, "text-anchor": "middle" }, time(10 ** power)));
       }
@@ -276,7 +278,7 @@
       rows.some((row) => row.summarizer_calls) && ["summaries", (row) => row.summarizer_calls, whole, 0],
       ["p50", (row) => row.p50_us, time, 0],
       ["p99", (row) => row.p99_us, time, 0],
-    ].filter(Boolean);
+    ].filter((column) => column && rows.some((row) => column[1](row) !== null));
     const best = columns.map(([, value, , sign]) => {
       const values = rows.filter(sound).map(value).filter((n) => n !== null);
       return sign && values.length > 1 ? (sign > 0 ? Math.max(...values) : Math.min(...values)) : null;
@@ -289,12 +291,12 @@
     return h("section", { id: "figures" }, h("h2", {}, "All figures"),
       h("p", { class: "note" }, "At the budget chosen above. Green is the best of those that were valid at every turn."),
       h("div", { class: "scroll" }, h("table", {},
-        h("thead", {}, h("tr", {}, h("th", {}, "strategy"), columns.map(([name]) => h("th", {}, name)), h("th", {}, "invalid"), h("th", {}, "refused"))),
+        h("thead", {}, h("tr", {}, h("th", {}, "strategy"), h("th", {}, "invalid"), h("th", {}, "refused"), columns.map(([name]) => h("th", {}, name)))),
         h("tbody", {}, rows.map((row) => h("tr", {},
           h("td", { tip: data.strategies.find((two) => two.name === row.strategy).about }, h("span", { class: "strategy" }, dot(row.strategy), row.strategy)),
-          columns.map((column, n) => cell(row, column, n)),
           h("td", { class: row.invalid ? "bad" : null, tip: row.invalid ? faults(row) : "none" }, whole(row.invalid)),
-          h("td", { class: row.refused + row.refused_questions ? "bad" : null }, whole(row.refused + row.refused_questions))))))));
+          h("td", { class: row.refused + row.refused_questions ? "bad" : null }, whole(row.refused + row.refused_questions)),
+          columns.map((column, n) => cell(row, column, n))))))));
   }
 
   function timelines() {
