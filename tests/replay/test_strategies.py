@@ -317,9 +317,13 @@ def without_time(outcome: Replay) -> list[Any]:
 def test_everything_but_latency_is_the_same_again_and_in_several_processes() -> None:
     steps: list[tuple[int, int]] = []
     one = outcome_of(1, progress=lambda done, total, label: steps.append((done, total)))
-    assert without_time(one) == without_time(outcome_of(1)) == without_time(outcome_of(2))
+    told: list[tuple[int, int]] = []
+    two = outcome_of(2, progress=lambda done, total, label: told.append((done, total)))
+    assert without_time(one) == without_time(outcome_of(1)) == without_time(two)
     assert steps == [(n + 1, len(steps)) for n in range(len(steps))]
     assert len(steps) == 8 * (13 + 14 + 2)
+    assert told[-1] == steps[-1]
+    assert told == sorted(told)
 
 
 def test_figures_are_the_sums_of_rows() -> None:

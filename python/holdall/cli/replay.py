@@ -130,7 +130,9 @@ class _Progress:
             return  # it has never spoken, and need not begin at the end
         self.told = now
         left = (now - self.begun) * (total - done) / max(done, 1)
-        line = f"{done:,} of {total:,} turns ({done * 100 // max(total, 1)}%), about {left:.0f} s left: {printable(label)}"
+        line = (
+            f"{done:,} of {total:,} turns ({done * 100 // max(total, 1)}%), about {left:.0f} s left: {printable(label)}"
+        )
         if self.watched:
             line = line[:100]
             sys.stderr.write("\r" + line.ljust(self.width))

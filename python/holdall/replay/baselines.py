@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from holdall._native import Tokenizer, extractive_summary
 from holdall.context.manager import COVERS, ContextWindowManager
 from holdall.replay.prices import turns_between_folds
 from holdall.replay.request import Request, Window
+
+# Share of the budget in use after a fold: that of `ContextWindowManager`, or less where turns are large.
+LOW_WATER: Final = 0.6
+LOWEST_WATER: Final = 0.3
 
 
 def full_history(request: Request) -> Window:
@@ -42,7 +46,8 @@ class RollingSummary:
     """A window that slides in steps, with what slid out kept as a summary: `ContextWindowManager`.
 
     The summary itself is picked sentences, so that replay needs no model; its calls are priced as a model's. A fold makes
-    room for as many turns as the summary needs to pay for itself (`turns_between_folds`), at the pace of the conversation.
+    room for as many turns as the summary needs to pay for itself (`turns_between_folds`), at the pace of the conversation,
+    and for two fifths of the budget at least.
     """
 
     def __init__(self) -> None:
@@ -78,4 +83,5 @@ class RollingSummary:
         rounds = max(sum(shape.role == "assistant" for shape in request.shapes), 1)
         summary = manager.summary_tokens
         turns = turns_between_folds(request.price, max(request.budget // 2, summary + 1), summary)
-        return min(max(1 - turns * (said / rounds) / request.budget, 0.3), 0.9)
+        # After a fold the prompt cache has to be written anew, so the window falls to the manager's low water at least.
+        return min(max(1 - turns * (said / rounds) / request.budget, LOWEST_WATER), LOW_WATER)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdall._native import Tokenizer
-from holdall.errors import ArgumentError, UnknownNameError
+from holdall.errors import ArgumentError, ClosedError, UnknownNameError
 from holdall.replay.prices import Price, price_of
 from holdall.replay.registry import maker, names_of
 from holdall.replay.rows import Figures, Row, figures
 from holdall.replay.run import Task, replay_one
 from holdall.replay.trace import Trace
+
+# How often several processes are asked how far they are.
+POLL_S: Final = 0.2
+STOP: Final = -1
 
 Progress = Callable[[int, int, str], None]
 """Called with units done, units in all, and the name of what is being done."""
@@ -156,18 +161,45 @@ def _side_by_side(tasks: Sequence[_Named], jobs: int, progress: Progress | None)
     weight = [units[n] * len(task.trace.messages) for n, task in enumerate(tasks)]
     order = sorted(range(len(tasks)), key=lambda n: (-weight[n], n))
     done: dict[int, list[Row]] = {}
-    count = 0
-    # Started anew, not forked: the native part may have threads.
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
-        futures: dict[Any, int] = {pool.submit(tasks[n].run): n for n in order}
+    context = get_context("spawn")  # started anew, not forked: the native part may have threads
+    counter = context.Value("q", 0)
+    told = 0
+    with ProcessPoolExecutor(
+        min(jobs, len(tasks)), mp_context=context, initializer=_count_into, initargs=(counter,)
+    ) as pool:
+        futures = {pool.submit(_run_counted, tasks[n]): n for n in order}
+        pending = set(futures)
         try:
-            for future in as_completed(futures):
-                number = futures[future]
-                done[number] = future.result()
-                count += units[number]
-                if progress is not None:
-                    progress(count, sum(units), f"{tasks[number].trace.id}, {tasks[number].strategy}")
+            while pending:
+                finished, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    done[futures[future]] = future.result()
+                if progress is not None and counter.value > told:
+                    told = counter.value
+                    progress(told, sum(units), f"{len(done)} of {len(tasks)} runs done")
         except BaseException:
+            with counter.get_lock():
+                counter.value = STOP
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return done
+
+
+_turns_done: Any = None
+
+
+def _count_into(counter: Any) -> None:
+    """Keep the counter that all processes share."""
+    global _turns_done  # noqa: PLW0603 - a process of a pool has no other place
+    _turns_done = counter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that started the pool says when to stop
+
+
+def _run_counted(task: _Named) -> list[Row]:
+    def tick() -> None:
+        with _turns_done.get_lock():
+            if _turns_done.value == STOP:
+                raise ClosedError("the replay was stopped")
+            _turns_done.value += 1
+
+    return task.run(tick)
