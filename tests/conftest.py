@@ -13,6 +13,7 @@ import tiktoken
 from hypothesis import HealthCheck, settings
 
 from tests.servers.fixtures import (  # noqa: F401 - fixtures
+    aws_server,
     cluster_server,
     mongodb_server,
     pgbouncer_server,

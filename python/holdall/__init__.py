@@ -46,6 +46,7 @@ from holdall.errors import (
 if TYPE_CHECKING:
     from holdall.durable.advise import Advice, Workload, advise
     from holdall.durable.backends import (
+        DynamoSessionStore,
         MemorySessionStore,
         MongoSessionStore,
         PostgresSessionStore,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Advice": "holdall.durable.advise",
     "CheckpointManager": "holdall.durable.checkpoint",
+    "DynamoSessionStore": "holdall.durable.backends",
     "Encryption": "holdall.state",
     "LastWriterWinsStateStore": "holdall.durable.conflict",
     "LockedStateStore": "holdall.durable.locked",
@@ -125,6 +127,7 @@ __all__ = [
     "ContextWindowPacker",
     "DecodeError",
     "Dropped",
+    "DynamoSessionStore",
     "EncodeError",
     "Encryption",
     "HoldallError",

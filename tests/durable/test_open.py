@@ -23,7 +23,7 @@ def new(session_id: str = "s") -> SessionState:
     return SessionState(session_id=session_id, user_id="u")
 
 
-@pytest.mark.parametrize("url", ["dynamodb://x", "s3://bucket", "mysql://u:pw@h/d", "nonsense", ""])
+@pytest.mark.parametrize("url", ["s3://bucket", "mysql://u:pw@h/d", "nonsense", ""])
 def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
     """And does not show a password that stands in the URL."""
     with pytest.raises(UnknownNameError, match=r"sqlite:///path.*redis\+cluster://") as caught:
@@ -41,14 +41,19 @@ def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
         "sqlite:///:memory:",
         "postgresql:///",
         "redis://",
+        "dynamodb://",
+        "dynamodb://x",
+        "dynamodb://key:hunter2@table",
+        "dynamodb://table?profile=p",
         7,
         None,
     ],
 )
 def test_a_url_that_cannot_be_read_says_what_to_write(url: Any) -> None:
     """An ArgumentError, which is a ValueError, at once."""
-    with pytest.raises(ArgumentError):
+    with pytest.raises(ArgumentError) as caught:
         holdall.open(url)
+    assert "hunter2" not in str(caught.value)
 
 
 SECRETS = [

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from tests.servers.aws import Aws
 from tests.servers.mongodb import Mongo
 from tests.servers.postgres import Pgbouncer, Postgres
 from tests.servers.proxy import Proxy
@@ -24,6 +25,14 @@ def postgres_server() -> Iterator[Postgres]:
 def pgbouncer_server(postgres_server: Postgres) -> Iterator[Pgbouncer]:
     """pgbouncer in transaction mode, in front of `postgres_server`."""
     server = Pgbouncer(postgres_server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def aws_server() -> Iterator[Aws]:
+    """moto, an emulator of DynamoDB and S3."""
+    server = Aws()
     yield server
     server.stop()
 

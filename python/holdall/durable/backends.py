@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdall.durable.session_store import SessionStore
-from holdall.durable.urls import mask_url
+from holdall.durable.urls import aws_url, mask_url
 from holdall.state import StateSerializer
 from holdall.stores.memory import MemoryStore
 
@@ -65,6 +65,26 @@ class RedisSessionStore(SessionStore):
 
         store = RedisStore(source, **options) if isinstance(source, str) else RedisStore(client=source, **options)
         super().__init__(store, serializer, name=_shown(source))
+
+
+class DynamoSessionStore(SessionStore):
+    """Sessions in one DynamoDB table.
+
+    Args:
+        source: The name of the table, a URL such as `dynamodb://TABLE?region=eu-west-1`, or a client of aiobotocore.
+        serializer: How states become bytes.
+        options: As of `holdall.stores.dynamodb.DynamoStore`; credentials come from where AWS's tools look for them.
+    """
+
+    def __init__(self, source: Any, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.dynamodb import DynamoStore
+
+        if isinstance(source, str):
+            table, _, connect = aws_url(source, "dynamodb")
+            options["connect"] = connect | dict(options.get("connect") or {})
+            super().__init__(DynamoStore(table, **options), serializer, name=source)
+        else:
+            super().__init__(DynamoStore(client=source, **options), serializer, name=_shown(source))
 
 
 class MongoSessionStore(SessionStore):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from holdall.durable.backends import (
+    DynamoSessionStore,
     MemorySessionStore,
     MongoSessionStore,
     PostgresSessionStore,
@@ -30,6 +31,7 @@ SCHEMES: Final = (
     "redis+sentinel://",
     "redis+cluster://",
     "mongodb://",
+    "dynamodb://",
 )
 _REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d{1,5})?")
@@ -47,7 +49,8 @@ def open(  # noqa: A001 - `holdall.open` is the public name
     Args:
         url: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
             `redis://host:6379/0`, `rediss://` (TLS), `redis+sentinel://host:26379,host:26379/master/0`,
-            `redis+cluster://host:6379`, `mongodb://host:27017/database`, `mongodb+srv://`.
+            `redis+cluster://host:6379`, `mongodb://host:27017/database`, `mongodb+srv://`,
+            `dynamodb://TABLE?region=eu-west-1` (also `endpoint_url=`; credentials as AWS's tools find them).
         serializer: How states become bytes; by default what suits the backend.
         options: Passed to the backend's store (pool sizes, key prefix, durability, ...).
 
@@ -64,6 +67,9 @@ def open(  # noqa: A001 - `holdall.open` is the public name
         return MemorySessionStore(serializer=serializer, **options)
     if colon and scheme == "sqlite":
         return SqliteSessionStore(_sqlite_path(url, rest), serializer=serializer, **options)
+    if colon and scheme == "dynamodb":
+        _check_host(url)
+        return DynamoSessionStore(url, serializer=serializer, **options)
     if colon and scheme in _POSTGRES | _REDIS | _MONGODB:
         _check_host(url)
         if scheme in _POSTGRES:

@@ -8,9 +8,10 @@ call whose first copy is late never has a second effect: it names a revision tha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from holdall.errors import ConflictError, StoreUnavailableError
@@ -93,6 +94,8 @@ class Swaps(Generic[_Rest]):
         self._is_shielded = is_shielded
         self._running: set[asyncio.Future[Any]] = set()
         self._seen: OrderedDict[str, Held[_Rest]] = OrderedDict()
+        # calls of this process that change one record take turns: each knows then what the one before it left
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def call(self, operation: str, work: Callable[[Sent], Awaitable[_T]], *, is_repeatable: bool) -> _T:
         """Run `work`, once more after a lost connection if it is repeatable or had sent nothing that changes a record.
@@ -196,7 +199,22 @@ class Swaps(Generic[_Rest]):
                 cause="contention",
             )
 
-        return await self.call(operation, work, is_repeatable=is_repeatable)
+        async with self._turn(key):
+            return await self.call(operation, work, is_repeatable=is_repeatable)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        lock, n = self._turns.get(key, (asyncio.Lock(), 0))
+        self._turns[key] = lock, n + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, n = self._turns[key]
+            if n > 1:
+                self._turns[key] = lock, n - 1
+            else:
+                del self._turns[key]
 
     def see(self, key: str, held: Held[_Rest]) -> None:
         """Remember what lies under a key, so that the next write of it need not read it."""

@@ -23,6 +23,8 @@ class Claims:
     short_s: float = 0.25
     writers: int = 6
     writes: int = 15
+    # records of one tag: more than two pages of the backend
+    many: int = 1100
 
     async def make_store(self) -> Store:
         """Open the store under test; called once per claim, and again where a claim needs a second handle."""

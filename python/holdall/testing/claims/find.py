@@ -121,7 +121,7 @@ class FindClaims(Claims):
         """More than a page of records: none is missed, none comes twice."""
         async with self.opened() as store:
             mark = self.key("mark")
-            keys = [self.key() for _ in range(1100)]
+            keys = [self.key() for _ in range(self.many)]
             for start in range(0, len(keys), 50):
                 await asyncio.gather(
                     *(

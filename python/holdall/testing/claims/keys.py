@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from holdall.errors import ArgumentError
@@ -19,12 +20,14 @@ HOSTILE = (
 class KeyClaims(Claims):
     """No separator, quote, brace or length makes one record reach another."""
 
+    hostile: Sequence[str] = HOSTILE
+
     async def test_hostile_keys_do_not_meet(self) -> None:
         """Each holds its own head, log and tags, and is found, touched and deleted alone."""
         async with self.opened() as store:
             mark = self.key("mark")
             # behind one prefix, so that keys that differ by a separator stand beside each other; and bare braces in front
-            keys = [f"{mark}{text}" for text in HOSTILE] + [f"{text}{mark}" for text in HOSTILE]
+            keys = [f"{mark}{text}" for text in self.hostile] + [f"{text}{mark}" for text in self.hostile]
             for key in keys:
                 await store.write(
                     key,

@@ -1,0 +1,42 @@
+"""moto, an emulator of DynamoDB and S3, as a process of its own that answers one request at a time."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from tests.servers.process import HOST, Folder, Server, free_port, lacking
+
+# Any words do: the emulator asks for credentials and checks none.
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+class Aws:
+    """Both services on one port; all is gone when it stops."""
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("moto") is None:
+            lacking("moto", "pip install 'holdall[test]'")
+        os.environ.update(CREDENTIALS)
+        self.folder = Folder("aws", None)
+        self.port = free_port()
+        program = Path(__file__).with_name("aws_server.py")
+        self.server = Server(
+            [sys.executable, str(program), HOST, str(self.port)], folder=self.folder.path, port=self.port
+        )
+        self.server.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def connect(self) -> dict[str, str]:
+        """What a store's `connect` takes to reach it."""
+        return {"endpoint_url": self.url, "region_name": "us-east-1"}
+
+    def stop(self) -> None:
+        self.server.kill()
+        self.folder.remove()
