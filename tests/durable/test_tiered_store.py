@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdall.durable.behind import BehindStore
 from holdall.durable.tiered import TieredStore
 from holdall.stores.base import Store
 from holdall.stores.memory import MemoryStore
@@ -43,6 +45,53 @@ class TestBounded(Tiered):
     """Copies taken as they are: one handle never reads less than it wrote."""
 
     reads = "bounded"
+
+
+class Shared:
+    """A handle whose tiers are another's to close."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def aclose(self) -> None:
+        """Leave them open."""
+
+
+class TestBehind(Tiered):
+    """Hot decides, and nothing is flushed."""
+
+    flush_s = 1e9
+
+    def over(self, hot: Store, warm: Store, cold: Store) -> Store:
+        below = TieredStore(warm, cold=cold, now=lambda: self.time)
+        return BehindStore(hot, below, flush_s=self.flush_s, now=lambda: self.time)
+
+    async def make_store(self) -> Store:
+        return self.over(self.memory(), self.memory(), self.memory())
+
+    async def make_peer(self, store: Store) -> Store:
+        assert isinstance(store, BehindStore)
+        assert store.below.archive_tier is not None
+        tiers = (store.hot.inner, store.below.warm.inner, store.below.archive_tier.cold.inner)
+        return Shared(self.over(*tiers))
+
+    async def test_a_touch_is_repeated_after_a_delete(self) -> None:
+        """The one thing that hot cannot remember: a touch repeated after a delete finds nothing, and says so."""
+        async with self.opened() as store:
+            key = self.key()
+            await self.made(store, key)
+            assert await store.touch(key, self.long_s, op_id="t")
+            await store.delete(key)
+            assert not await store.touch(key, self.long_s, op_id="t")
+
+
+class TestBehindFlushing(TestBehind):
+    """And is flushed at every turn of the loop, by a worker that does nothing else."""
+
+    flush_s = 1e-9
 
 
 class TestOverSqlite(Tiered):

@@ -23,6 +23,14 @@ POINTER: Final = "holdall.archived"
 _DIGEST_BYTES: Final = 16
 
 
+class Era(NamedTuple):
+    """One life of a record, in the numbers of the tier that decides."""
+
+    start: int
+    generation: str
+    ahead: int
+
+
 class Copied(NamedTuple):
     """What a copy's head says, taken apart.
 
@@ -33,6 +41,8 @@ class Copied(NamedTuple):
         cut: The number of the last version that shortened the log; 0 for none.
         is_deleted: The record was deleted at this version; there is no head.
         tags: Of the record.
+        eras: Where the tier that holds the copy decides: from which of its own numbers on which generation counts, and how far
+            its number is ahead of the generation's.
     """
 
     version: Version
@@ -41,6 +51,7 @@ class Copied(NamedTuple):
     cut: int = 0
     is_deleted: bool = False
     tags: Mapping[str, str] = MappingProxyType({})
+    eras: Sequence[Era] = ()
 
     def packed(self) -> Blob:
         """Return the head to store."""
@@ -53,6 +64,8 @@ class Copied(NamedTuple):
             said["d"] = 1
         if self.tags:
             said["t"] = dict(self.tags)
+        if self.eras:
+            said["r"] = self.eras
         return Blob(COPY, json.dumps(said, separators=(",", ":")).encode() + b"\n" + self.head.data)
 
     @classmethod
@@ -75,6 +88,7 @@ class Copied(NamedTuple):
                 said.get("c", 0),
                 bool(said.get("d")),
                 said.get("t", {}),
+                tuple(Era(*era) for era in said.get("r", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise _damaged(key, f"{type(error).__name__} in its first line") from error

@@ -79,7 +79,7 @@ class HotCopies:
             return Held(raw.version, None)
         if self._is_known_old(key, copied.version):
             return Held(raw.version, None)
-        _remember(self._seen, key, _Seen(copied.version, raw.version, copied.tags))
+        remember(self._seen, key, _Seen(copied.version, raw.version, copied.tags))
         record = Record(
             key, copied.version, copied.head, raw.entries, raw.log_len, copied.expires_at, dict(copied.tags)
         )
@@ -110,7 +110,7 @@ class HotCopies:
                 ttl_s=ttl_s,
                 tags=_owner(record.tags),
             )
-            _remember(self._seen, record.key, _Seen(record.version, at, record.tags))
+            remember(self._seen, record.key, _Seen(record.version, at, record.tags))
 
     async def follow(self, write: Write, version: Version) -> None:
         """Bring the copy to a version that was just written to warm, or remove it where that takes more than the write."""
@@ -146,7 +146,7 @@ class HotCopies:
         except StoreUnavailableError:
             return
         else:
-            _remember(self._seen, key, _Seen(version, after, tags))
+            remember(self._seen, key, _Seen(version, after, tags))
 
     async def drop(self, key: str, *, floor: Version | None = None) -> None:
         """Remove the copy. Where that fails, it is not shown here any more, and ends by itself elsewhere."""
@@ -180,7 +180,7 @@ class HotCopies:
     def note_missing(self, key: str) -> None:
         """Note that there is no such record, as of now."""
         if self._negative_s > 0:
-            _remember(self._missing_until, key, time.monotonic() + self._negative_s)
+            remember(self._missing_until, key, time.monotonic() + self._negative_s)
 
     def is_missing(self, key: str) -> bool:
         """Whether the record was missing a moment ago."""
@@ -191,7 +191,7 @@ class HotCopies:
         known = self._floor.get(key)
         if known is not None and version is not None and known.generation == version.generation:
             version = max(known, version)
-        _remember(self._floor, key, version)
+        remember(self._floor, key, version)
 
     def _is_known_old(self, key: str, version: Version) -> bool:
         if key not in self._floor:
@@ -212,7 +212,8 @@ def _owner(tags: Mapping[str, str]) -> dict[str, str]:
     return {"user_id": tags["user_id"]} if "user_id" in tags else {}
 
 
-def _remember(table: OrderedDict[str, _V], key: str, value: _V) -> None:
+def remember(table: OrderedDict[str, _V], key: str, value: _V) -> None:
+    """Note a value in a table of a bounded size, from which the oldest goes."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > _REMEMBERED:

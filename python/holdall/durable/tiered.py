@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from holdall.durable.archive import Archive
 from holdall.durable.copies import Pointer
+from holdall.durable.crowd import BACKEND, TURNS, crowded
 from holdall.durable.flights import Flights
 from holdall.durable.guard import GuardedStore
 from holdall.durable.hot import HotCopies
@@ -23,8 +24,6 @@ Reads = Literal["latest", "bounded"]
 HOT_TIMEOUT_S: Final = 0.25
 COLD_TIMEOUT_S: Final = 30.0
 MAX_STALE_S: Final = 5.0
-# Each turn of such a loop means that another worker got its write through.
-TURNS: Final = 32
 
 
 class TieredStore:
@@ -54,7 +53,7 @@ class TieredStore:
         now: The clock, Unix seconds.
     """
 
-    backend = "tiered"
+    backend = BACKEND
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class TieredStore:
             if archived is not None:
                 return archived
             missing_at = record.version  # brought back meanwhile: then warm has moved on
-        raise _crowded(key, "read")
+        raise crowded(key, "read")
 
     async def write(
         self,
@@ -207,7 +206,7 @@ class TieredStore:
             if version is not None:
                 return version
             missing_at = head.version
-        raise _crowded(write.key, "write")
+        raise crowded(write.key, "write")
 
     async def _to_warm(self, write: rules.Write, expected: Version | Absent | None, op_id: str | None) -> Version:
         return await self.warm.write(
@@ -237,7 +236,7 @@ class TieredStore:
             # An empty page may be that of a copy which was brought back, and deleted, meanwhile.
             if entries or (again is not None and again.version == head.version):
                 return entries
-        raise _crowded(key, "read_log")
+        raise crowded(key, "read_log")
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry; of an archived record that of its copy first, which must not end before its pointer."""
@@ -290,7 +289,7 @@ class TieredStore:
                 continue
             await archive.discard(pointer.key)
             return was_there
-        raise _crowded(key, "delete")
+        raise crowded(key, "delete")
 
     async def _is_archived_at(self, key: str, version: Version) -> bool:
         head = await self.warm.read(key, log_from=NO_LOG)
@@ -325,7 +324,7 @@ class TieredStore:
             except ConflictError:
                 continue
             missing_at = head.version
-        raise _crowded(key, "restore")
+        raise crowded(key, "restore")
 
     async def is_archived(self, key: str) -> bool:
         """Whether the record's content is in cold."""
@@ -391,12 +390,3 @@ class TieredStore:
         hot = None if self.hot is None else self.hot.store.backend
         cold = None if self.archive_tier is None else self.archive_tier.cold.backend
         return f"TieredStore(hot={hot}, warm={self.warm.backend}, cold={cold})"
-
-
-def _crowded(key: str, operation: str) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        f"tiered {operation}: {key[:80]!r} was changed by others {TURNS} times over: nothing was written; try again",
-        backend=TieredStore.backend,
-        operation=operation,
-        cause="contention",
-    )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from holdall.durable.behind import BehindStore
 from holdall.durable.finish import finish
 from holdall.durable.keys import check_id, session_id_of, session_key
 from holdall.durable.session_store import SessionStore
 from holdall.durable.sessions import NO_LOG, missing
 from holdall.durable.tiered import Reads, TieredStore
 from holdall.durable.ttl import HISTORY_TTL_S, check_ttl
-from holdall.errors import ArgumentError
+from holdall.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
     from holdall.state import StateSerializer
     from holdall.stores.base import Store
+
+Writes = Literal["through", "behind"]
 
 # Sessions that one call of `archive_idle` looks at, unless told otherwise.
 ARCHIVED_PER_CALL: Final = 1000
@@ -29,19 +32,26 @@ class TieredStateManager(SessionStore):
     current version, and put a copy into hot. `archive` moves what nobody works on to cold, and the next write brings it back.
     How each tier is used, and what happens while one of them is slow or dead, is said in `TieredStore`.
 
-    Durability: `save` returns when warm has the write, so it is as durable as warm; losing hot loses nothing, losing cold loses
-    what was archived.
+    Durability, by `write=`:
+
+    - "through": `save` returns when warm has the write, so it is as durable as warm. Losing hot loses nothing; losing cold loses
+      what was archived.
+    - "behind": `save` returns when hot has the write, and warm follows within `flush_s` seconds. It is as durable as hot:
+      when hot crashes, sessions can lose what was saved since their last flush, and go back to it; a worker that loaded them
+      since then gets a `ConflictError`. Killing workers loses nothing. See `BehindStore`.
 
     Args:
         warm: The tier that decides, such as `PostgresStore`; or a session store, whose serializer is used too.
         hot: Copies, such as `RedisStore`, or `MemoryStore` for this process alone.
         cold: The archive, such as `S3Store`.
         serializer: How states become bytes.
+        write: "through" or "behind"; behind needs a hot tier that all workers share and that evicts nothing.
         reads: "latest": never an older version than was acknowledged before the read; "bounded": up to `max_stale_s` old.
-        options: As of `TieredStore`: hot_ttl_s, max_stale_s, negative_s, and time limits for each tier.
+        options: As of `TieredStore`: hot_ttl_s, max_stale_s, negative_s, and time limits for each tier. Behind: flush_s,
+            negative_s, and the time limits.
     """
 
-    store: TieredStore
+    store: TieredStore | BehindStore
 
     def __init__(
         self,
@@ -50,6 +60,7 @@ class TieredStateManager(SessionStore):
         hot: Store | SessionStore | None = None,
         cold: Store | SessionStore | None = None,
         serializer: StateSerializer | None = None,
+        write: Writes = "through",
         reads: Reads = "latest",
         now: Callable[[], float] = time.time,
         **options: Any,
@@ -61,7 +72,7 @@ class TieredStateManager(SessionStore):
         if len({id(tier) for tier in given}) < len(given):
             raise ArgumentError("two tiers are the same store; each needs its own, or its own namespace")
         assert tiers[0] is not None  # noqa: S101 - warm is no option
-        store = TieredStore(tiers[0], hot=tiers[1], cold=tiers[2], reads=reads, now=now, **options)
+        store = _joined(tiers[0], tiers[1], tiers[2], write=write, reads=reads, now=now, options=options)
         super().__init__(store, serializer, name=repr(store))
 
     async def archive(self, session_id: str, *, ttl_s: float | None = HISTORY_TTL_S) -> bool:
@@ -106,7 +117,7 @@ class TieredStateManager(SessionStore):
             ArgumentError: There is no hot tier, so that idle sessions cannot be told from others, and no status was given.
         """
         self._check_open()
-        if self.store.hot is None and status is None:
+        if status is None and self.store.hot is None:
             raise ArgumentError("archive_idle tells idle sessions by their copies in hot: give a hot tier, or a status")
         tags = {} if status is None else {"status": status}
         archived: list[str] = []
@@ -143,3 +154,48 @@ class TieredStateManager(SessionStore):
         """Free what has expired in every tier, and what crashes left in the archive; return how much that was."""
         self._check_open()
         return await self.store.sweep()
+
+    async def flush(self) -> int:
+        """Behind: write to warm, now, all that this worker has saved; return how many sessions that were. Through: nothing waits.
+
+        Raises:
+            StoreUnavailableError: Warm cannot be reached; what was not flushed is tried again later.
+        """
+        self._check_open()
+        return await self.store.flush() if isinstance(self.store, BehindStore) else 0
+
+    async def recover(self) -> int:
+        """Behind: write to warm what workers that died have left in hot; return how many sessions were looked at.
+
+        Raises:
+            StoreUnavailableError: A tier cannot be reached.
+        """
+        self._check_open()
+        return await self.store.recover() if isinstance(self.store, BehindStore) else 0
+
+
+def _joined(
+    warm: Store,
+    hot: Store | None,
+    cold: Store | None,
+    *,
+    write: Writes,
+    reads: Reads,
+    now: Callable[[], float],
+    options: dict[str, Any],
+) -> TieredStore | BehindStore:
+    if write == "through":
+        return TieredStore(warm, hot=hot, cold=cold, reads=reads, now=now, **options)
+    if write != "behind":
+        raise UnknownNameError(
+            f"write is {write!r}; known are 'through' and 'behind'",
+            what="write",
+            name=str(write),
+            known=["through", "behind"],
+        )
+    if hot is None:
+        raise ArgumentError('write="behind" acknowledges what hot has: give a hot tier')
+    if reads != "latest":
+        raise ArgumentError('behind, hot decides, and every read is the latest: leave reads="latest"')
+    limits = {name: options.pop(name) for name in ("warm_timeout_s", "cold_timeout_s") if name in options}
+    return BehindStore(hot, TieredStore(warm, cold=cold, now=now, **limits), now=now, **options)
