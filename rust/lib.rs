@@ -10,6 +10,7 @@ pub mod msgpack;
 pub mod pack;
 pub mod relevance;
 pub mod score;
+pub mod semantic;
 pub mod tokens;
 pub mod tools;
 

@@ -14,6 +14,7 @@ mod relevance;
 mod result;
 mod score;
 mod seen;
+mod semantic;
 mod shorten;
 mod summary;
 mod tokens;
@@ -31,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     shorten::register(module)?;
     knapsack::register(module)?;
     relevance::register(module)?;
+    semantic::register(module)?;
     tools::register(module)?;
     chat::register(module)?;
     item::register(module)?;

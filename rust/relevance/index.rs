@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -122,6 +122,11 @@ impl Terms {
         }
         let at = self.packed.partition_point(|packed| *packed < term);
         self.packed.get(at).filter(|packed| *packed & !COUNT_BITS == term).map_or(0, |packed| packed & COUNT_BITS)
+    }
+
+    /// Each distinct term as 48 bits of its hash, ascending, and how often it occurs (65,535 at most).
+    pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.iter().map(|(term, count)| (term >> 16, count))
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
@@ -283,6 +288,7 @@ pub struct Index {
     postings: HashMap<u64, Vec<Posting>, BuildHasherDefault<AsIs>>,
     lengths: Vec<u32>,
     total: u64,
+    removed: BTreeSet<usize>,
 }
 
 impl Index {
@@ -292,7 +298,7 @@ impl Index {
         Self { bm25, ..Self::default() }
     }
 
-    /// Texts in the index.
+    /// Texts that were added, those removed since among them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lengths.len()
@@ -302,6 +308,30 @@ impl Index {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
+    }
+
+    /// Texts that are there, for the formula.
+    fn n_held(&self) -> usize {
+        self.lengths.len().saturating_sub(self.removed.len())
+    }
+
+    /// Forget the `n`th text, whose terms these are. The others keep their places, and it scores 0 from now on.
+    /// Time O(terms x log texts), and what moves up in each term's list.
+    pub fn remove(&mut self, n: usize, terms: &Terms) {
+        let Some(length) = self.lengths.get_mut(n) else { return };
+        if !self.removed.insert(n) {
+            return;
+        }
+        self.total = self.total.saturating_sub(u64::from(std::mem::take(length)));
+        for (term, _) in terms.iter() {
+            let Some(texts) = self.postings.get_mut(&term) else { continue };
+            if let Ok(at) = texts.binary_search_by(|posting| (posting.text as usize).cmp(&n)) {
+                texts.remove(at);
+            }
+            if texts.is_empty() {
+                self.postings.remove(&term);
+            }
+        }
     }
 
     /// Add a text at the end. Time O(terms).
@@ -318,6 +348,7 @@ impl Index {
     pub fn truncate(&mut self, n: usize) {
         if n < self.lengths.len() {
             self.total -= self.lengths.drain(n..).map(u64::from).sum::<u64>();
+            self.removed.split_off(&n);
             self.postings.retain(|_, texts| {
                 texts.truncate(texts.partition_point(|posting| (posting.text as usize) < n));
                 !texts.is_empty()
@@ -329,10 +360,10 @@ impl Index {
     #[must_use]
     pub fn scores(&self, query: &Terms) -> Vec<f64> {
         let mut scores = vec![0.0; self.lengths.len()];
-        let mean = (self.total as f64 / self.lengths.len().max(1) as f64).max(1.0);
+        let mean = (self.total as f64 / self.n_held().max(1) as f64).max(1.0);
         for (term, weight) in query.iter() {
             let Some(texts) = self.postings.get(&term) else { continue };
-            let idf = weight as f64 * Bm25::idf(self.lengths.len(), texts.len());
+            let idf = weight as f64 * Bm25::idf(self.n_held(), texts.len());
             for posting in texts {
                 let at = posting.text as usize;
                 if let (Some(score), Some(length)) = (scores.get_mut(at), self.lengths.get(at)) {
