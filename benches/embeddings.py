@@ -107,7 +107,9 @@ def embedded(model: str, name: str, texts: Sequence[str]) -> dict[str, np.ndarra
             part = lacking[start : start + 256]
             known.update(zip(map(digest, part), embed(part), strict=True))
             taken = time.perf_counter() - started
-            print(f"{name}: {start + len(part):,} of {len(lacking):,} texts, {taken:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"{name}: {start + len(part):,} of {len(lacking):,} texts, {taken:.0f} s", file=sys.stderr, flush=True
+            )
         CACHE.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{os.getpid()}.{path.name}")
         np.savez(partial, hashes=np.array(list(known)), vectors=np.stack(list(known.values())))

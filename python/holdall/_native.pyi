@@ -252,6 +252,59 @@ def fuse_by_rank(lexical: Sequence[float], semantic: Sequence[float], *, k: floa
         ArgumentError: The lengths differ, or a score is not finite.
     """
 
+# -- semantic ----------------------------------------------------------------------------------------------------------
+
+@final
+class MemoryIndex:
+    """Vectors and texts under labels, searched exactly; what `EmbeddedMemory` keeps of each namespace.
+
+    A vector is held as floats and as bytes: a search reads the bytes of all, which bound each score from both sides, and the
+    floats of those only that may be among the best. Equal input gives equal answers on every machine. Searches of several
+    threads run beside each other, with the GIL released.
+    """
+
+    def __new__(cls, metric: Literal["cosine", "dot"] = "cosine") -> Self:
+        """Make an empty index.
+
+        Raises:
+            UnknownNameError: There is no such metric.
+        """
+
+    def add_many(self, labels: Sequence[int], vectors: Sequence[bytes | None], texts: Sequence[str]) -> None:
+        """Add entries, each in place of the one with its label.
+
+        Args:
+            labels: One for each entry.
+            vectors: Little-endian 32-bit floats, all of one length; None for an entry that words alone find.
+            texts: For `matching`; may be empty.
+
+        Raises:
+            ArgumentError: The lengths differ, or a vector has another length than those before it, no direction, or what is
+                not finite; the entries before it are in then.
+        """
+
+    def remove_many(self, labels: Sequence[int]) -> int:
+        """Forget labels; return how many of them there were."""
+
+    def nearest(self, vector: bytes, k: int, allowed: Sequence[int] | None = None) -> list[tuple[int, float]]:
+        """The labels and scores of the nearest, nearest first and equal ones by label; among `allowed`, if it is given.
+
+        Raises:
+            ArgumentError: As `add_many`.
+        """
+
+    def matching(self, query: str, k: int, allowed: Sequence[int] | None = None) -> list[tuple[int, float]]:
+        """The labels and BM25 scores of the texts with a word of the query, best first; among `allowed`, if it is given."""
+
+    @property
+    def dims(self) -> int:
+        """Floats in each vector; 0 where there is none."""
+
+    def __len__(self) -> int: ...
+
+def text_terms(text: str) -> tuple[list[int], list[int], int]:
+    """The terms that BM25 counts in a text: 48-bit hashes, ascending, how often each occurs, and how many there are in all."""
+
 # -- score -------------------------------------------------------------------------------------------------------------
 
 PRIORITY_WEIGHTS: MappingProxyType[str, float]

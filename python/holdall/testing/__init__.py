@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdall.testing.history import Broken, Call, check_history
+from holdall.testing.semantic import SemanticConformance
 from holdall.testing.store import StoreConformance
 
-__all__ = ["Broken", "Call", "StoreConformance", "check_history"]
+__all__ = ["Broken", "Call", "SemanticConformance", "StoreConformance", "check_history"]

@@ -1,0 +1,36 @@
+"""Semantic memory: documents and old messages found again by meaning, by words, or by both, to feed the window."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdall.semantic.base import Document, Embedder, Hit, SemanticMemory
+from holdall.semantic.embedded import EmbeddedMemory
+
+if TYPE_CHECKING:
+    from holdall.semantic.pgvector import PgVectorMemory
+    from holdall.semantic.qdrant import QdrantMemory
+
+# Imported on first use: each brings its driver.
+_LAZY = {
+    "PgVectorMemory": "holdall.semantic.pgvector",
+    "QdrantMemory": "holdall.semantic.qdrant",
+}
+
+__all__ = [
+    "Document",
+    "EmbeddedMemory",
+    "Embedder",
+    "Hit",
+    "PgVectorMemory",
+    "QdrantMemory",
+    "SemanticMemory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'holdall.semantic' has no attribute {name!r}")
+    return getattr(import_module(module), name)

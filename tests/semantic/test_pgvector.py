@@ -1,0 +1,85 @@
+"""The memory in PostgreSQL keeps every claim, searched exactly and by its index, and scores words as the embedded one."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import pytest
+
+from holdall.errors import StoreUnavailableError
+from holdall.semantic import Document, EmbeddedMemory, PgVectorMemory
+from holdall.testing import SemanticConformance
+from tests.servers.postgres import Pgbouncer, Postgres
+from tests.servers.process import free_port
+
+pytestmark = pytest.mark.postgres
+
+
+class TestPgVectorMemory(SemanticConformance):
+    options: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres_server: Postgres) -> None:
+        self.url = postgres_server.url
+
+    async def make_memory(self, **options: Any) -> PgVectorMemory:
+        return PgVectorMemory(self.url, schema="memory", max_size=4, **self.options, **options)
+
+
+class TestPgVectorMemoryByIndex(TestPgVectorMemory):
+    options = {"index": "hnsw"}  # noqa: RUF012 - never changed
+
+
+@pytest.mark.pgbouncer
+async def test_it_works_behind_pgbouncer(pgbouncer_server: Pgbouncer) -> None:
+    space = secrets.token_hex(6)
+    connect = {"statement_cache_size": 0}
+    async with PgVectorMemory(pgbouncer_server.url, schema="memory", connect=connect) as memory:
+        for n in range(4):
+            await memory.upsert([Document(f"d{n}", "some words", [1.0, n])], namespace=space)
+        assert len(await memory.search("words", vector=[1.0, 0.0], namespace=space)) == 4
+
+
+async def test_words_score_as_in_the_embedded_memory(postgres_server: Postgres) -> None:
+    texts = [
+        "the rent is 900 euros",
+        "rent, rent, rent and nothing else",
+        "Lisbon in May",
+        "",
+        "euros for Lisbon rents " * 9,
+    ]
+    documents = [Document(str(n), text) for n, text in enumerate(texts)]
+    space = secrets.token_hex(6)
+    async with EmbeddedMemory() as embedded, PgVectorMemory(postgres_server.url, schema="memory") as memory:
+        for one in (embedded, memory):
+            await one.upsert(documents, namespace=space)
+            await one.upsert([Document("gone", "rent in Lisbon")], namespace=space)
+            await one.delete(["gone"], namespace=space)
+        for query in ("rent", "how many euros is the rent in lisbon, lisbon?", "the"):
+            here = await embedded.search(query, namespace=space)
+            there = await memory.search(query, namespace=space)
+            assert [hit.id for hit in here] == [hit.id for hit in there]
+            assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-12)
+
+
+async def test_the_index_is_used(postgres_server: Postgres) -> None:
+    space = secrets.token_hex(6)
+    async with PgVectorMemory(postgres_server.url, schema="indexed", index="hnsw", max_size=1) as memory:
+        rows = [Document(str(n), "", [float(n), 1.0, float(n % 7)]) for n in range(3000)]
+        await memory.upsert(rows, namespace=space)
+        (hit, *_) = await memory.search(vector=[2000.0, 1.0, 5.0], namespace=space)
+        assert hit.id == "2000"
+        async with memory._pool.acquire() as connection:
+            plan = await connection.fetch(
+                "EXPLAIN SELECT id FROM indexed.memory_documents d WHERE d.dims = 3"
+                " ORDER BY d.embedding::vector(3) <=> '[1,2,3]'::vector(3) LIMIT 5"
+            )
+        assert any("memory_documents_hnsw_cosine_3" in line[0] for line in plan)
+
+
+async def test_an_unreachable_server_is_said_without_its_password() -> None:
+    async with PgVectorMemory(f"postgresql://u:hunter2@127.0.0.1:{free_port()}/d", timeout_s=2) as memory:
+        with pytest.raises(StoreUnavailableError) as caught:
+            await memory.search("words")
+    assert "hunter2" not in str(caught.value)
