@@ -44,7 +44,7 @@ pub(crate) fn write<N: Node>(node: &N, out: &mut String, fuel: &mut Fuel, depth:
     match node.kind() {
         Kind::Null => out.push_str("null"),
         Kind::Bool | Kind::Number => out.push_str(&node.scalar().unwrap_or_default()),
-        Kind::Text => quote(&node.text().unwrap_or_default(), out),
+        Kind::Text => push_quoted(&node.text().unwrap_or_default(), out),
         Kind::List => {
             out.push('[');
             for (index, item) in node.items().enumerate() {
@@ -61,7 +61,7 @@ pub(crate) fn write<N: Node>(node: &N, out: &mut String, fuel: &mut Fuel, depth:
                 if index > 0 {
                     out.push(',');
                 }
-                quote(&key.text().unwrap_or_default(), out);
+                push_quoted(&key.text().unwrap_or_default(), out);
                 out.push(':');
                 write(&value, out, fuel, depth + 1)?;
             }
@@ -72,32 +72,47 @@ pub(crate) fn write<N: Node>(node: &N, out: &mut String, fuel: &mut Fuel, depth:
     Ok(())
 }
 
-fn quote(text: &str, out: &mut String) {
+/// Append `text` as a JSON string.
+pub(crate) fn push_quoted(text: &str, out: &mut String) {
+    const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    out.reserve(text.len() + 2);
     out.push('"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x08 => "\\b",
-            0x0c => "\\f",
-            0..=0x1f => "",
-            _ => continue,
-        };
-        out.push_str(&text[plain..at]);
-        if escape.is_empty() {
-            const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-            out.push_str("\\u00");
-            out.push(if byte < 0x10 { '0' } else { '1' });
-            out.push(HEX[usize::from(byte & 0xf)]);
-        } else {
-            out.push_str(escape);
+    let mut rest = text;
+    while let Some(at) = first_escape(rest.as_bytes()) {
+        // What is escaped is ASCII, so both cuts are at the ends of characters.
+        let (plain, tail) = rest.split_at(at);
+        out.push_str(plain);
+        let byte = tail.as_bytes().first().copied().unwrap_or_default();
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0c => out.push_str("\\f"),
+            _ => {
+                out.push_str("\\u00");
+                out.push(if byte < 0x10 { '0' } else { '1' });
+                out.push(HEX[usize::from(byte & 0xf)]);
+            }
         }
-        plain = at + 1;
+        rest = tail.get(1..).unwrap_or_default();
     }
-    out.push_str(&text[plain..]);
+    out.push_str(rest);
     out.push('"');
+}
+
+/// Where the first byte stands that a JSON string cannot hold as it is.
+///
+/// Sixteen bytes are looked at together, which the compiler makes a few vector instructions of.
+fn first_escape(bytes: &[u8]) -> Option<usize> {
+    let is_escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let (chunks, tail) = bytes.as_chunks::<16>();
+    for (n, chunk) in chunks.iter().enumerate() {
+        if chunk.iter().fold(false, |any, byte| any | is_escaped(*byte)) {
+            return chunk.iter().position(|byte| is_escaped(*byte)).map(|at| n * 16 + at);
+        }
+    }
+    tail.iter().position(|byte| is_escaped(*byte)).map(|at| chunks.len() * 16 + at)
 }

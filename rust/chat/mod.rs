@@ -45,6 +45,7 @@ mod tests;
 pub use detect::detect;
 pub use edit::{Edit, EditTree, apply};
 pub use fingerprint::Fingerprinter;
+pub(crate) use json::push_quoted;
 pub use json::{MAX_DEPTH, MAX_VALUES};
 #[cfg(feature = "python")]
 pub(crate) use known::{Known, locked};

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::node::{PyNode, plain};
 use super::tokens::{Tokenizer, text_of};
-use crate::chat::Fingerprinter;
+use crate::chat::Node;
 use crate::relevance::Terms;
 use crate::tokens::Counter;
 use crate::tools::{self, Costs, Fit, Shown, Step, Tool, Wish};
@@ -30,20 +31,28 @@ struct Known {
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 impl Known {
-    fn get(&mut self, fingerprint: u128) -> Option<Arc<Tool>> {
-        if let Some(tool) = self.young.get(&fingerprint) {
+    fn get(&mut self, hash: u128) -> Option<Arc<Tool>> {
+        if let Some(tool) = self.young.get(&hash) {
             return Some(Arc::clone(tool));
         }
-        let tool = self.old.remove(&fingerprint)?;
-        self.put(fingerprint, Arc::clone(&tool));
+        let tool = self.old.remove(&hash)?;
+        self.put(hash, Arc::clone(&tool));
         Some(tool)
     }
 
-    fn put(&mut self, fingerprint: u128, tool: Arc<Tool>) {
+    fn put(&mut self, hash: u128, tool: Arc<Tool>) {
         if self.young.len() >= TOOLS_KEPT {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(fingerprint, tool);
+        self.young.insert(hash, tool);
+    }
+
+    fn get_or_put(&mut self, hash: u128, tool: Tool) -> Arc<Tool> {
+        self.get(hash).unwrap_or_else(|| {
+            let tool = Arc::new(tool);
+            self.put(hash, Arc::clone(&tool));
+            tool
+        })
     }
 
     /// Without holding the lock while Python runs.
@@ -67,24 +76,18 @@ pub(super) fn read(tools: &Bound<'_, PyAny>) -> PyResult<Given> {
         return Ok(Given { objects, set: Arc::clone(&given.set) });
     }
     let objects = objects_of(tools)?;
-    let mut fingerprints = Fingerprinter::default();
     let mut read = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
         let node = PyNode::new(object.bind(py).clone());
-        let fingerprint = match fingerprints.hash(index, &node) {
-            Ok(fingerprint) => fingerprint,
-            Err(Error::Message { path, reason, .. }) => {
-                return Err(Error::ToolSchema { tool: index.to_string(), path, reason }.into());
-            }
-            Err(other) => return Err(other.into()),
-        };
-        if let Some(tool) = Known::with(|known| known.get(fingerprint)) {
+        // Values of other types than a JSON parser's are known by what they read as.
+        let passing = node.passing_hash();
+        if let Some(tool) = passing.and_then(|hash| Known::with(|known| known.get(hash))) {
             read.push(tool);
             continue;
         }
-        let tool = Arc::new(Tool::read(tools::json_of(&node, index)?, index)?);
-        Known::with(|known| known.put(fingerprint, Arc::clone(&tool)));
-        read.push(tool);
+        let tool = Tool::read(&node, index)?;
+        let hash = passing.unwrap_or_else(|| xxh3_128(tool.text(Step::Full).unwrap_or_default().as_bytes()));
+        read.push(Known::with(|known| known.get_or_put(hash, tool)));
     }
     Ok(Given { objects, set: Arc::new(tools::ToolSet::new(read)) })
 }

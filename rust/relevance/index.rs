@@ -166,9 +166,7 @@ impl Memo {
         let term = if word.len() > size_of::<u128>() {
             work_out()
         } else {
-            let mut bytes = [0; size_of::<u128>()];
-            bytes.iter_mut().zip(word).for_each(|(to, from)| *to = *from);
-            let key = u128::from_le_bytes(bytes);
+            let key = key_of(word);
             let mixed = ((key as u64) ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let slot = known.get_mut((mixed >> (u64::BITS - MEMO_BITS)) as usize)?;
             if slot.0 != key {
@@ -177,6 +175,19 @@ impl Memo {
             slot.1
         };
         (term != 0).then_some(term)
+    }
+}
+
+/// The first 16 bytes of a word as a number. From loads that overlap, since a loop over its bytes costs more than all the rest
+/// of looking it up.
+fn key_of(word: &[u8]) -> u128 {
+    let shift = |by: usize| 8 * (word.len() - by);
+    if let (Some(first), Some(last)) = (word.first_chunk::<8>(), word.last_chunk::<8>()) {
+        u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << shift(8)
+    } else if let (Some(first), Some(last)) = (word.first_chunk::<4>(), word.last_chunk::<4>()) {
+        u128::from(u32::from_le_bytes(*first)) | u128::from(u32::from_le_bytes(*last)) << shift(4)
+    } else {
+        word.iter().rev().fold(0, |key, byte| key << 8 | u128::from(*byte))
     }
 }
 
@@ -199,12 +210,20 @@ struct Hashing<'a> {
 
 impl Sink for Hashing<'_> {
     fn term(&mut self, term: &[u8]) {
-        self.hashes.extend(std::iter::repeat_n(term_of(term), self.times));
+        self.push(term_of(term));
     }
 
     fn word(&mut self, word: &[u8]) {
         if let Some(term) = self.memo.term(word) {
-            self.hashes.extend(std::iter::repeat_n(term, self.times));
+            self.push(term);
+        }
+    }
+}
+
+impl Hashing<'_> {
+    fn push(&mut self, term: u64) {
+        for _ in 0..self.times {
+            self.hashes.push(term);
         }
     }
 }

@@ -64,13 +64,21 @@ pub(super) fn split(text: &str, scratch: &mut Scratch, sink: &mut impl Sink) {
     let mut rest = text;
     let mut previous = ' ';
     while let Some(c) = rest.chars().next() {
-        if c.is_ascii_alphanumeric() && words.is_idle() {
-            let end = plain_word(rest.as_bytes());
-            if end > 0 {
+        if c.is_ascii() && words.is_idle() {
+            if c.is_ascii_alphanumeric() {
+                let end = plain_word(rest.as_bytes());
+                if end > 0 {
+                    words.end_run();
+                    words.plain(rest.get(..end).unwrap_or_default().as_bytes());
+                    rest = rest.get(end..).unwrap_or_default();
+                    previous = 'a';
+                    continue;
+                }
+            } else if !may_join(c) {
+                // Nothing is open that it could end but a run.
                 words.end_run();
-                words.plain(rest.get(..end).unwrap_or_default());
-                rest = rest.get(end..).unwrap_or_default();
-                previous = 'a';
+                rest = rest.get(1..).unwrap_or_default();
+                previous = c;
                 continue;
             }
         }
@@ -138,11 +146,16 @@ impl<S: Sink> Words<'_, S> {
         self.part.is_empty() && self.n_parts == 0
     }
 
-    fn plain(&mut self, word: &str) {
-        self.part.extend_from_slice(word.as_bytes());
-        self.part.make_ascii_lowercase();
-        self.sink.word(self.part);
-        self.part.clear();
+    /// A word of which only the first letter may be a capital.
+    fn plain(&mut self, word: &[u8]) {
+        if word.first().is_some_and(u8::is_ascii_uppercase) {
+            self.part.extend_from_slice(word);
+            self.part.make_ascii_lowercase();
+            self.sink.word(self.part);
+            self.part.clear();
+        } else {
+            self.sink.word(word);
+        }
     }
 
     fn letter(&mut self, c: char) {
@@ -234,6 +247,11 @@ impl<S: Sink> Words<'_, S> {
         }
         self.run_length = 0;
     }
+}
+
+/// Characters that may stand inside a word: see [`Words::joint`].
+const fn may_join(c: char) -> bool {
+    matches!(c, '_' | '-' | '.' | ',' | '\'')
 }
 
 /// Scripts whose words are not separated by spaces, or whose endings are glued on (Hangul).

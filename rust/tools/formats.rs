@@ -51,12 +51,9 @@ pub(super) struct Head {
     pub(super) name: String,
 }
 
-/// Nested deeper than this, a tool is refused: no provider takes it, and recursion stays shallow.
-const DEEPEST: usize = 128;
-
 /// Tell the format of a tool and check what the rest relies on.
 ///
-/// `index` names a tool that has no name.
+/// Looks at the outermost two levels of `value` only; `index` names a tool that has no name.
 pub(super) fn read(value: &Value, index: usize) -> Result<Head> {
     let unnamed = |path: &str, reason: &str| Error::ToolSchema {
         tool: index.to_string(),
@@ -94,13 +91,6 @@ pub(super) fn read(value: &Value, index: usize) -> Result<Head> {
             }
         }
     }
-    if is_deeper(value, DEEPEST) {
-        return Err(Error::ToolSchema {
-            tool: name,
-            path: String::new(),
-            reason: format!("nested deeper than {DEEPEST}"),
-        });
-    }
     Ok(Head { format, name })
 }
 
@@ -134,14 +124,5 @@ fn kind(value: &Value) -> &'static str {
         Value::String(_) => "text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
-    }
-}
-
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let Some(below) = levels.checked_sub(1) else { return true };
-    match value {
-        Value::Array(items) => items.iter().any(|item| is_deeper(item, below)),
-        Value::Object(entries) => entries.values().any(|entry| is_deeper(entry, below)),
-        _ => false,
     }
 }

@@ -24,7 +24,6 @@ use std::sync::Arc;
 
 pub use fit::{Fit, Shown, Wish, fit, minimum};
 pub use formats::Format;
-pub use read::json_of;
 pub use shorten::Step;
 pub use tool::Tool;
 

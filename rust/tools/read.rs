@@ -2,23 +2,34 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::chat::{Key, Kind, MAX_DEPTH, Node};
+use crate::chat::{Key, Kind, Node, push_quoted};
 use crate::{Error, Result};
 
 /// A value that shares its parts can stand for exponentially many: past so many, a tool is refused.
 const MOST_VALUES: usize = 200_000;
 
-/// The JSON of a tool that a caller gave; `index` names it in errors.
+/// Nested deeper than this, a tool is refused: no provider takes it, and JSON parsers give up at 128.
+const DEEPEST: usize = 120;
+
+/// What stands above this depth tells the format, and is handed out as a value too: a tool, and its `function`.
+const SHALLOW: usize = 2;
+
+/// The compact JSON of a tool that a caller gave, as it is sent, and its outermost two levels as a value; `index` names it in
+/// errors.
+///
+/// One walk over the caller's value writes one string. Of five hundred tools some fifty are shortened: only those are made into
+/// trees, later and from the string.
 ///
 /// # Errors
 /// `Error::ToolSchema` with the JSON pointer of what JSON does not know: a set, a NaN, an object of the caller's own.
-pub fn json_of<N: Node>(node: &N, index: usize) -> Result<Value> {
-    let mut left = MOST_VALUES;
-    read(node, &mut left, 0).map_err(|Fault { mut path, reason }| {
+pub(super) fn read<N: Node>(node: &N, index: usize) -> Result<(String, Value)> {
+    let mut reading = Reading { left: MOST_VALUES, out: String::new() };
+    let shallow = reading.value(node, 0).map_err(|Fault { mut path, reason }| {
         path.reverse();
         let tool = name_of(node).unwrap_or_else(|| index.to_string());
         Error::ToolSchema { tool, path: path.concat(), reason }
-    })
+    })?;
+    Ok((reading.out, shallow))
 }
 
 /// What is wrong, and the steps to it, innermost first.
@@ -45,36 +56,75 @@ fn name_of<N: Node>(node: &N) -> Option<String> {
     node.text_at(Key::Name).or_else(|| node.get(Key::Function)?.text_at(Key::Name)).filter(|name| !name.is_empty())
 }
 
-fn read<N: Node>(node: &N, left: &mut usize, depth: usize) -> Result<Value, Fault> {
-    if depth > MAX_DEPTH {
-        return Err(format!("nested deeper than {MAX_DEPTH}").into());
+struct Reading {
+    left: usize,
+    out: String,
+}
+
+impl Reading {
+    /// Write a value; what is below `SHALLOW` comes back without its content.
+    fn value<N: Node>(&mut self, node: &N, depth: usize) -> Result<Value, Fault> {
+        if depth > DEEPEST {
+            return Err(format!("nested deeper than {DEEPEST}").into());
+        }
+        self.left = self.left.checked_sub(1).ok_or_else(|| format!("holds more than {MOST_VALUES} values"))?;
+        match node.kind() {
+            Kind::Null => {
+                self.out.push_str("null");
+                Ok(Value::Null)
+            }
+            Kind::Text => {
+                let text = node.text().unwrap_or_default();
+                push_quoted(&text, &mut self.out);
+                Ok(if depth <= SHALLOW { Value::String(text.into_owned()) } else { Value::Null })
+            }
+            Kind::Bool => {
+                let is_true = node.scalar().is_some_and(|text| text == "true");
+                self.out.push_str(if is_true { "true" } else { "false" });
+                Ok(Value::Bool(is_true))
+            }
+            Kind::Number => {
+                let text = node.scalar().unwrap_or_default();
+                let is_natural =
+                    !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+                if !is_natural && serde_json::from_str::<Number>(&text).is_err() {
+                    return Err(format!("{text} is not a JSON number").into());
+                }
+                self.out.push_str(&text);
+                Ok(Value::Number(0.into()))
+            }
+            Kind::List => {
+                self.out.push('[');
+                for (at, item) in node.items().enumerate() {
+                    if at > 0 {
+                        self.out.push(',');
+                    }
+                    self.value(&item, depth + 1).map_err(|fault| fault.under(&at.to_string()))?;
+                }
+                self.out.push(']');
+                Ok(Value::Array(Vec::new()))
+            }
+            Kind::Object => self.object(node, depth).map(Value::Object),
+            Kind::Other => Err(format!("{} is not a JSON value", node.type_name()).into()),
+        }
     }
-    *left = left.checked_sub(1).ok_or_else(|| format!("holds more than {MOST_VALUES} values"))?;
-    match node.kind() {
-        Kind::Null => Ok(Value::Null),
-        Kind::Text => Ok(Value::String(node.text().unwrap_or_default().into_owned())),
-        Kind::Bool => Ok(Value::Bool(node.scalar().is_some_and(|text| text == "true"))),
-        Kind::Number => {
-            let text = node.scalar().unwrap_or_default();
-            let number: Result<Number, _> = serde_json::from_str(&text);
-            number.map(Value::Number).map_err(|_| format!("{text} is not a JSON number").into())
-        }
-        Kind::List => {
-            let mut list = Vec::new();
-            for (at, item) in node.items().enumerate() {
-                list.push(read(&item, left, depth + 1).map_err(|fault| fault.under(&at.to_string()))?);
+
+    fn object<N: Node>(&mut self, node: &N, depth: usize) -> Result<Map<String, Value>, Fault> {
+        let mut shallow = Map::new();
+        self.out.push('{');
+        for (at, (key, value)) in node.entries().enumerate() {
+            if at > 0 {
+                self.out.push(',');
             }
-            Ok(Value::Array(list))
-        }
-        Kind::Object => {
-            let mut object = Map::new();
-            for (key, value) in node.entries() {
-                let key = key.text().unwrap_or_default();
-                let value = read(&value, left, depth + 1).map_err(|fault| fault.under(&key))?;
-                object.insert(key.into_owned(), value);
+            let key = key.text().unwrap_or_default();
+            push_quoted(&key, &mut self.out);
+            self.out.push(':');
+            let value = self.value(&value, depth + 1).map_err(|fault| fault.under(&key))?;
+            if depth < SHALLOW {
+                shallow.insert(key.into_owned(), value);
             }
-            Ok(Value::Object(object))
         }
-        Kind::Other => Err(format!("{} is not a JSON value", node.type_name()).into()),
+        self.out.push('}');
+        Ok(shallow)
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::shorten::{cut, shorten};
 use super::*;
+use crate::chat::Json;
 use crate::tokens::Counter;
 use crate::{Error, Result};
 
@@ -26,7 +27,7 @@ impl Counter for Quarters {
 }
 
 fn set(tools: &[Value]) -> ToolSet {
-    let read = |(at, tool): (usize, &Value)| Arc::new(Tool::read(tool.clone(), at).expect("a tool"));
+    let read = |(at, tool): (usize, &Value)| Arc::new(Tool::read(&Json::Value(tool), at).expect("a tool"));
     ToolSet::new(tools.iter().enumerate().map(read).collect())
 }
 
@@ -37,7 +38,7 @@ fn shortened(schema: &Value, step: Step) -> Value {
 }
 
 fn fault(tool: &Value) -> (String, String, String) {
-    match Tool::read(tool.clone(), 3) {
+    match Tool::read(&Json::Value(tool), 3) {
         Err(Error::ToolSchema { tool, path, reason }) => (tool, path, reason),
         other => panic!("expected a fault, not {other:?}"),
     }
@@ -58,7 +59,7 @@ fn formats_are_told_apart() {
         (json!({"type": "custom", "custom": {"name": "shell", "format": {"type": "text"}}}), Format::Opaque, "shell"),
     ];
     for (value, format, name) in rows {
-        let tool = Tool::read(value.clone(), 0).expect("a tool");
+        let tool = Tool::read(&Json::Value(&value), 0).expect("a tool");
         assert_eq!((tool.format(), tool.name()), (format, name), "{value}");
     }
 }
@@ -362,7 +363,7 @@ proptest! {
     fn whatever_json_comes_is_fitted_or_refused(
         values in proptest::collection::vec(anything(), 0..4), budget in 0u64..200, query in "\\PC{0,12}"
     ) {
-        let read = values.into_iter().enumerate().map(|(at, value)| Tool::read(value, at).map(Arc::new));
+        let read = values.into_iter().enumerate().map(|(at, value)| Tool::read(&Json::Value(&value), at).map(Arc::new));
         let Ok(tools) = read.collect::<Result<Vec<_>>>() else { return Ok(()) };
         let set = ToolSet::new(tools);
         let scores = set.scores(&Terms::of(&query));
@@ -379,14 +380,57 @@ proptest! {
             }
         }
         for tool in set.iter() {
+            prop_assert_eq!(tool.terms(), &terms_of_tree(tool));
             let full = tool.text(Step::Full).map_or(0, str::len);
             for step in [Step::Trimmed, Step::Brief, Step::Bare] {
                 prop_assert!(tool.text(step).is_none_or(|short| short.len() < full));
-                let again = tool.value(step).map(|short| Tool::read(short.clone(), 0).map(|tool| tool.name().to_owned()));
+                let again = tool.value(step).map(|short| Tool::read(&Json::Value(short), 0).map(|tool| tool.name().to_owned()));
                 prop_assert!(again.is_none_or(|again| again.as_deref() == Ok(tool.name())));
             }
         }
     }
+}
+
+/// The terms of a tool from a tree of it: what the walk over its JSON has to find.
+fn terms_of_tree(tool: &Tool) -> Terms {
+    fn schema(value: &Value, parts: &mut Vec<String>) {
+        match value {
+            Value::Array(schemas) => schemas.iter().for_each(|inner| schema(inner, parts)),
+            Value::Object(entries) => entries.iter().for_each(|(key, value)| keyword(key, value, parts)),
+            _ => {}
+        }
+    }
+    fn keyword(key: &str, value: &Value, parts: &mut Vec<String>) {
+        match (key, value) {
+            ("description" | "title", Value::String(text)) => parts.push(text.clone()),
+            ("enum", Value::Array(values)) => parts.extend(values.iter().filter_map(Value::as_str).map(str::to_owned)),
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                for (name, inner) in named {
+                    if key == "properties" {
+                        parts.push(name.clone());
+                    }
+                    schema(inner, parts);
+                }
+            }
+            ("items" | "additionalProperties" | "anyOf" | "oneOf" | "allOf" | "prefixItems", inner) => {
+                schema(inner, parts);
+            }
+            _ => {}
+        }
+    }
+    let mut parts = vec![tool.name().to_owned(); 3];
+    let body = tool.value(Step::Full).and_then(|value| tool.format().body(value.as_object()?));
+    if let Some(body) = body {
+        parts.extend(body.get("description").and_then(Value::as_str).map(str::to_owned));
+        match body.get(tool.format().schema_key()) {
+            Some(value @ Value::Object(_)) => schema(value, &mut parts),
+            _ if tool.format() == Format::Opaque => {
+                parts.extend(body.get("type").and_then(Value::as_str).map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    Terms::of_parts(parts.iter().map(|part| (part.as_str(), 1)))
 }
 
 /// Any JSON, leaning towards what looks like a tool: the keys that shortening and reading know, and odd text.

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::formats::{self, Format, Head};
 use super::shorten::{Step, shorten};
-use super::{Costs, rank};
+use super::{Costs, rank, read};
 use crate::Result;
+use crate::chat::Node;
 use crate::relevance::Terms;
 use crate::tokens::Counter;
 
@@ -19,11 +20,10 @@ const SURELY_SMALLER_BYTES: usize = 64;
 
 const N_STEPS: usize = Step::ALL.len();
 
-/// One way to show a tool.
+/// A shorter way to show a tool.
 #[derive(Debug)]
 struct Form {
-    /// `None` for the full form, which is the tool itself.
-    value: Option<Value>,
+    value: Value,
     /// Compact JSON as it is sent and counted.
     text: String,
 }
@@ -31,11 +31,15 @@ struct Form {
 /// A tool that was read and checked once; forms, terms and counts are kept with it.
 #[derive(Debug)]
 pub struct Tool {
-    value: Value,
+    /// Compact JSON of the full form.
+    text: Box<str>,
+    /// The same as a tree, for shortening.
+    value: OnceLock<Value>,
     format: Format,
     name: String,
     terms: OnceLock<Terms>,
-    forms: [OnceLock<Option<Form>>; N_STEPS],
+    /// One for each step below the full form.
+    forms: [OnceLock<Option<Form>>; N_STEPS - 1],
     counts: Mutex<Vec<(u64, [Option<u64>; N_STEPS])>>,
 }
 
@@ -44,9 +48,18 @@ impl Tool {
     ///
     /// # Errors
     /// `Error::ToolSchema` when it is no object, has no name, or its schema is no object.
-    pub fn read(value: Value, index: usize) -> Result<Self> {
-        let Head { format, name } = formats::read(&value, index)?;
-        Ok(Self { value, format, name, terms: OnceLock::new(), forms: Default::default(), counts: Mutex::default() })
+    pub fn read<N: Node>(node: &N, index: usize) -> Result<Self> {
+        let (text, shallow) = read::read(node, index)?;
+        let Head { format, name } = formats::read(&shallow, index)?;
+        Ok(Self {
+            text: text.into_boxed_str(),
+            value: OnceLock::new(),
+            format,
+            name,
+            terms: OnceLock::new(),
+            forms: Default::default(),
+            counts: Mutex::default(),
+        })
     }
 
     /// The name a call would use.
@@ -63,17 +76,17 @@ impl Tool {
 
     /// What it is about.
     pub fn terms(&self) -> &Terms {
-        self.terms.get_or_init(|| rank::terms(&self.value, self.format, &self.name))
+        self.terms.get_or_init(|| rank::terms(&self.text, self.format, &self.name))
     }
 
     /// The tool as shown at `step`, or `None` where there is no such form.
     pub fn value(&self, step: Step) -> Option<&Value> {
-        self.form(step).map(|form| form.value.as_ref().unwrap_or(&self.value))
+        if step == Step::Full { Some(self.tree()) } else { self.form(step).map(|form| &form.value) }
     }
 
     /// Compact JSON of the tool as shown at `step`: non-ASCII unescaped, no spaces.
     pub fn text(&self, step: Step) -> Option<&str> {
-        self.form(step).map(|form| form.text.as_str())
+        if step == Step::Full { Some(&self.text) } else { self.form(step).map(|form| form.text.as_str()) }
     }
 
     /// What the tool costs at `step`, counted once per counter; `None` where there is no such form, or where it would
@@ -85,9 +98,8 @@ impl Tool {
         let Some(text) = self.text(step) else { return Ok(None) };
         let tokens = self.count(step, text, counter)?;
         if step != Step::Full
-            && let Some(full) = self.text(Step::Full)
-            && full.len() - text.len() < SURELY_SMALLER_BYTES
-            && self.count(Step::Full, full, counter)? <= tokens
+            && self.text.len() - text.len() < SURELY_SMALLER_BYTES
+            && self.count(Step::Full, &self.text, counter)? <= tokens
         {
             return Ok(None);
         }
@@ -116,16 +128,19 @@ impl Tool {
         Ok(tokens)
     }
 
+    /// The full form. Its text is JSON that was written here, so reading it does not fail.
+    fn tree(&self) -> &Value {
+        self.value.get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+    }
+
     fn form(&self, step: Step) -> Option<&Form> {
         let make = || {
-            if step == Step::Full {
-                return Some(Form { value: None, text: self.value.to_string() });
-            }
-            let value = shorten(&self.value, self.format, step)?;
-            let text = value.to_string();
-            (text.len() < self.text(Step::Full)?.len()).then_some(Form { value: Some(value), text })
+            let value = shorten(self.tree(), self.format, step)?;
+            // Straight into bytes: through `Display` it takes twice as long.
+            let text = serde_json::to_string(&value).ok()?;
+            (text.len() < self.text.len()).then_some(Form { value, text })
         };
-        self.forms.get(step as usize)?.get_or_init(make).as_ref()
+        self.forms.get((step as usize).checked_sub(1)?)?.get_or_init(make).as_ref()
     }
 
     fn known(&self, step: Step, counter: u64) -> Option<u64> {
