@@ -163,7 +163,9 @@ def replay(messages: list[Message], send: Send, sizes: Sizes) -> Sent:
     return sent
 
 
-def evidence(conversations: list[bench_recall.Conversation], budget: int) -> tuple[list[float], list[float]]:
+def evidence(
+    conversations: list[bench_recall.Conversation], budget: int, **settings: Any
+) -> tuple[list[float], list[float]]:
     """Share of each question's evidence in the window when it is asked after the whole talk: stable's, the sliding window's.
 
     Both have seen every message come in, one request each; the question is the last. A message shortened counts as lost.
@@ -176,7 +178,9 @@ def evidence(conversations: list[bench_recall.Conversation], budget: int) -> tup
 
         def packer(size: int, packers: dict[int, ContextWindowPacker] = packers) -> ContextWindowPacker:
             if size not in packers:
-                packers[size] = ContextWindowPacker(size, tok, strategy="stable", overhead=bench_recall.FRAMING)
+                packers[size] = ContextWindowPacker(
+                    size, tok, strategy="stable", overhead=bench_recall.FRAMING, **settings
+                )
             return packers[size]
 
         memo = None

@@ -249,20 +249,24 @@ pub fn priority(weight: f64, recency: f64, relevance: f64) -> Result<f64> {
 
 /// priority x tokens^alpha x fidelity: what showing a group of `tokens` tokens is worth.
 ///
-/// The usual powers are roots, which every processor rounds alike; others may differ in the last bit between machines.
+/// Unusual powers may differ in the last bit between machines; see [`power`].
+#[must_use]
+pub fn value(priority: f64, tokens: u64, alpha: f64, fidelity: f64) -> f64 {
+    priority * power(tokens.max(1) as f64, alpha) * fidelity
+}
+
+/// base^exponent for a base of at least 0; the usual exponents by roots, which every processor rounds alike.
 #[must_use]
 #[allow(clippy::float_cmp, reason = "the powers with an exact form are meant exactly")]
-pub fn value(priority: f64, tokens: u64, alpha: f64, fidelity: f64) -> f64 {
-    let size = tokens.max(1) as f64;
-    let grown = match alpha {
+pub fn power(base: f64, exponent: f64) -> f64 {
+    match exponent {
         0.0 => 1.0,
-        0.25 => size.sqrt().sqrt(),
-        0.5 => size.sqrt(),
-        0.75 => size.sqrt() * size.sqrt().sqrt(),
-        1.0 => size,
-        other => size.powf(other),
-    };
-    priority * grown * fidelity
+        0.25 => base.sqrt().sqrt(),
+        0.5 => base.sqrt(),
+        0.75 => base.sqrt() * base.sqrt().sqrt(),
+        1.0 => base,
+        other => base.powf(other),
+    }
 }
 
 /// Turns values into integers, on a scale of a power of two that depends on the candidate set alone.

@@ -569,6 +569,7 @@ class Packer:
         tool_overhead: tuple[int, int] | None = None,
         templates: Mapping[str, str] | None = None,
         low_water: float = 0.5,
+        tuning: Mapping[str, float] | None = None,
         max_states: int | None = None,
         deadline_s: float | None = None,
         cache_bytes: int = ...,
@@ -580,8 +581,9 @@ class Packer:
             tokenizer: What counts; o200k_base by default. Its margin makes the budget smaller.
             output_reserve: Tokens kept free for the answer.
             strategy: "optimal" (largest total value, proven), "greedy" (the textbook rule) or "stable" (given the
-                previous result, what was sent before is sent again as long as it fits, for prompt caches; outside the
-                promise of a full budget); all deterministic.
+                previous result, what was sent before is sent again as long as it fits, for prompt caches; what no
+                longer fits is cut to `low_water`, nothing that was shortened or dropped comes back, and the budget is
+                not promised to be full); all deterministic.
             weights: Weights of item types, over `PRIORITY_WEIGHTS`; types of 0.9 and more are required.
             recency: How worth fades; `Recency.relative(2.0)` by default.
             summarizer: Text in, summary out, for the older history that the greedy strategy had to drop. None: a
@@ -599,6 +601,9 @@ class Packer:
             templates: Texts around what is not a message: "documents" with {documents}, "document" with {index} and
                 {document}, "summary" with {summary}.
             low_water: Share of the budget that a stable window is cut to once it is full.
+            tuning: Constants of what a message of a conversation is worth, over the defaults that were chosen by evidence
+                recall: "recency_floor", "relevance_floor", "information", "fidelity", "fidelity_power", "fusion",
+                "fusion_k", "power", "near", "tail", "reach"; for those who measure (`python -m benches.tune_packing`).
             max_states: Limit of the exact search, deterministic; past it `bound` exceeds `value`.
             deadline_s: Limit of the exact search in seconds; what comes back then depends on the machine.
             cache_bytes: What may be remembered of messages that were packed, so that a grown conversation costs its new

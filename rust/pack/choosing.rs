@@ -3,20 +3,16 @@
 use std::collections::HashSet;
 
 use crate::chat::group::{Group, before_first_user};
-use crate::relevance::{Terms, fuse_by_rank};
+use crate::relevance::{Terms, fuse_weighted};
 use crate::tools::{Fit, Shown};
 use crate::{Error, Result};
 
 use super::conversation::Packing;
-use super::field::What;
 use super::history::Histories;
 use super::memo::{Form, Memo};
 use super::plan::{Candidates, Plan, choose};
 use super::report::Label;
 use super::tooling::Tooling;
-
-/// Rank fusion's constant, from the paper that it comes from.
-const FUSION_K: f64 = 60.0;
 
 /// Attempts to give tools that lost their place what the messages did not take, and to start on a user message.
 const MOST_ATTEMPTS: usize = 4;
@@ -63,11 +59,16 @@ impl Packing<'_> {
         self.relevance = self.score(histories, &query)?;
         let scores = self.it.tools.map(|set| set.scores(&query)).unwrap_or_default();
         if self.settings.is_stable {
-            if let Some(chosen) = self.as_before()? {
-                return Ok(chosen);
+            if let Some(memo) = self.memo() {
+                self.stick(memo)?;
+                if let Some(chosen) = self.as_before(memo)? {
+                    return Ok(chosen);
+                }
+                // What is cut now is gone when the next question comes: what says much stays, whatever was asked last.
+                self.information = self.informing(&histories.information());
             }
-            let low = (self.budget as f64 * self.settings.low_water) as u64;
-            match self.choose_within(low, &scores) {
+            let mark = self.mark()?;
+            match self.choose_within(mark, &scores) {
                 Err(Error::RequiredOverflow { .. }) => {}
                 other => return other,
             }
@@ -97,58 +98,11 @@ impl Packing<'_> {
         Ok((self.total(&chosen)? <= self.budget).then_some(chosen))
     }
 
-    /// What was sent before, and all that is new in full, if that fits.
-    fn as_before(&self) -> Result<Option<Chosen>> {
-        let Some(memo) = self.it.previous.filter(|memo| memo.is_beginning_of(self.it.keys)) else { return Ok(None) };
-        let n_tools = self.it.tools.map_or(0, crate::tools::ToolSet::len);
-        let mut chosen = Chosen { forms: vec![Form::Out; self.it.messages.len()], ..Chosen::default() };
-        for (at, group) in self.found.groups.iter().enumerate() {
-            let form = |index: usize| memo.forms.get(index).copied().unwrap_or(Form::Full);
-            let n_out = group.indices().filter(|index| form(*index) == Form::Out).count();
-            if n_out > 0 && (n_out < group.members.len() || self.is_required.get(at) == Some(&true)) {
-                return Ok(None);
-            }
-            for member in &group.members {
-                if let Some(slot) = chosen.forms.get_mut(member.index) {
-                    *slot = form(member.index);
-                }
-            }
-        }
-        if memo.tools.len() != n_tools {
-            return Ok(None);
-        }
-        if let Some(tooling) = self.tooling(&[]) {
-            let tokens = tooling.tokens(&memo.tools)?;
-            let hidden = tooling.hidden(&memo.tools);
-            let is_missing = |index: usize| {
-                let calls = self.it.messages.get(index).map(|entry| &entry.message.calls);
-                calls.into_iter().flatten().any(|call| hidden.contains(&*call.name))
-            };
-            let mut shown = chosen.forms.iter().enumerate().filter(|(_, form)| **form != Form::Out);
-            if shown.any(|(index, _)| is_missing(index)) {
-                return Ok(None);
-            }
-            chosen.tools = Some(Fit { shown: memo.tools.clone(), tokens });
-        }
-        for (document, tokens) in self.it.documents.iter().zip(&self.document_pieces) {
-            let whole = Shortened { text: document.text.clone(), label: Label::Full, tokens: *tokens };
-            chosen.documents.push((*tokens > 0).then_some(whole));
-        }
-        chosen.summary = self.summary_text().map(|text| self.whole_summary(text));
-        for (at, group) in self.found.groups.iter().enumerate() {
-            if group.indices().any(|index| chosen.forms.get(index).is_some_and(|form| *form != Form::Out)) {
-                chosen.value += self.worth(What::Group(at));
-            }
-        }
-        chosen.bound = chosen.value;
-        Ok((self.total(&chosen)? <= self.budget).then_some(chosen))
-    }
-
     pub(super) fn whole_summary(&self, text: &str) -> Shortened {
         Shortened { text: text.to_owned(), label: Label::Full, tokens: self.summary_tokens }
     }
 
-    fn tooling<'b>(&'b self, scores: &'b [f64]) -> Option<Tooling<'b>> {
+    pub(super) fn tooling<'b>(&'b self, scores: &'b [f64]) -> Option<Tooling<'b>> {
         let set = self.it.tools?;
         Some(Tooling { set, scores, counter: self.counter, costs: &self.settings.tool_costs })
     }
@@ -178,7 +132,8 @@ impl Packing<'_> {
             if scores.iter().all(|score| *score <= 0.0) {
                 scores = given.to_vec();
             } else {
-                let fused = fuse_by_rank(&scores, given, FUSION_K)?;
+                let tuning = &self.settings.tuning;
+                let fused = fuse_weighted(&scores, given, tuning.fusion_k, tuning.fusion)?;
                 // Ranks alone would lift what neither of the two found anything in.
                 let found = scores.iter().zip(given).map(|(lexical, given)| lexical.max(*given) > 0.0);
                 scores = fused.into_iter().zip(found).map(|(score, found)| if found { score } else { 0.0 }).collect();
@@ -191,7 +146,7 @@ impl Packing<'_> {
                 }
             }
         }
-        Ok(self.settings.spread.apply(&scores))
+        Ok(self.settings.tuning.spread.apply(&scores))
     }
 
     /// Choose within `budget`, again where that may still gain something.
@@ -227,11 +182,9 @@ impl Packing<'_> {
     }
 
     /// Groups among the chosen that stand before the first user message.
-    fn early(&self, chosen: &Chosen) -> Vec<usize> {
-        let is_in =
-            |group: &Group| group.indices().any(|index| chosen.forms.get(index).is_some_and(|form| *form != Form::Out));
-        let kept: Vec<usize> =
-            self.found.groups.iter().enumerate().filter(|(_, group)| is_in(group)).map(|(at, _)| at).collect();
+    pub(super) fn early(&self, chosen: &Chosen) -> Vec<usize> {
+        let groups = self.found.groups.iter().enumerate();
+        let kept: Vec<usize> = groups.filter(|(_, group)| Self::is_shown(chosen, group)).map(|(at, _)| at).collect();
         let early = before_first_user(kept.iter().filter_map(|at| self.found.groups.get(*at)));
         early
             .into_iter()
@@ -275,12 +228,18 @@ impl Packing<'_> {
         }
         let mut tools = None;
         let mut hidden = HashSet::new();
+        let mut are_as_before = false;
         if let Some(tooling) = &tooling {
             let left = room.saturating_sub(must);
             let share = ((left as f64 * self.settings.tools_share) as u64).saturating_add(for_tools);
             let limit = share.max(tools_least).min(left);
-            let kept = tooling.keep(&used.names, n_required, limit)?;
-            let fit = tooling.fit(limit, &kept)?;
+            // Tools come before everything else, so showing others than before costs a prompt cache all of it.
+            let before = self.tools_before(tooling, |index| self.is_in_required(index), limit.max(left / 2))?;
+            are_as_before = before.is_some();
+            let fit = match before {
+                Some(before) => before,
+                None => tooling.fit(limit, &tooling.keep(&used.names, n_required, limit)?)?,
+            };
             hidden = tooling.hidden(&fit.shown);
             tools = Some(fit);
         }
@@ -293,7 +252,8 @@ impl Packing<'_> {
         if has_documents {
             room -= self.document_frame;
         }
-        let left_out: HashSet<usize> = toolless.union(before_user).copied().collect();
+        let mut left_out: HashSet<usize> = toolless.union(before_user).copied().collect();
+        left_out.extend(&self.sticky.gone);
         let mut field = self.field(&left_out, true, must_full > room)?;
         if !has_documents {
             field.drop_documents();
@@ -306,7 +266,9 @@ impl Packing<'_> {
         chosen.open = open;
         chosen.toolless = toolless;
         chosen.tools = tools;
-        self.refit(&mut chosen, tooling.as_ref(), budget)?;
+        if !are_as_before {
+            self.refit(&mut chosen, tooling.as_ref(), budget)?;
+        }
         if let (None, Some(set)) = (&chosen.tools, self.it.tools) {
             chosen.tools = Some(Fit { shown: vec![Shown::Dropped; set.len()], tokens: 0 });
         }
@@ -334,8 +296,13 @@ impl Packing<'_> {
         Ok(())
     }
 
+    fn is_in_required(&self, index: usize) -> bool {
+        let groups = self.found.groups.iter().zip(&self.is_required);
+        groups.filter(|(_, is_required)| **is_required).any(|(group, _)| group.indices().any(|one| one == index))
+    }
+
     /// Names of the tools that group `at` calls.
-    fn calls(&self, at: usize) -> impl Iterator<Item = &str> {
+    pub(super) fn calls(&self, at: usize) -> impl Iterator<Item = &str> {
         let group = self.found.groups.get(at);
         let entries = group.into_iter().flat_map(Group::indices).filter_map(|index| self.it.messages.get(index));
         entries.flat_map(|entry| entry.message.calls.iter().map(|call| &*call.name))
@@ -395,6 +362,7 @@ pub(super) fn memo_of(packing: &Packing<'_>, chosen: &Chosen) -> Memo {
         key: Memo::key_of(packing.it.keys),
         forms: chosen.forms.clone(),
         tools: chosen.tools.as_ref().map(|tools| tools.shown.clone()).unwrap_or_default(),
+        tools_key: Memo::key_of_tools(packing.it.tools),
         has_summary: chosen.summary.is_some(),
     }
 }

@@ -7,7 +7,6 @@ use crate::chat::framing::Overhead;
 use crate::chat::group::{GroupKind, Groups, group};
 use crate::chat::{Format, Message, Path};
 use crate::item::{Kind, TYPES};
-use crate::relevance::Spread;
 use crate::score::{Decay, REQUIRED_FROM, Recency};
 use crate::tokens::Counter;
 use crate::tools::{Costs, ToolSet};
@@ -16,6 +15,8 @@ use super::entry::Entry;
 use super::memo::Memo;
 use super::plan::Strategy;
 use super::purchase::Limits;
+use super::stable::Sticky;
+use super::tuning::Tuning;
 use super::wrap::{Templates, block_tokens, message_tokens, system_tokens};
 
 /// Rounds, counted from the last, whose messages are recent turns.
@@ -45,8 +46,8 @@ pub struct Settings {
     pub tools_share: f64,
     /// What documents and the summary are wrapped in.
     pub templates: Templates,
-    /// How lexical scores become relevance.
-    pub spread: Spread,
+    /// What a message is worth besides its type.
+    pub tuning: Tuning,
     /// Share of the budget that a stable window is cut to, so that it can grow again before the next cut.
     pub low_water: f64,
     /// Whether a window keeps the beginning that was sent before.
@@ -97,7 +98,7 @@ pub(super) struct Packing<'a> {
     pub(super) counter: &'a dyn Counter,
     pub(super) budget: u64,
     pub(super) found: Groups,
-    /// Tokens of each group in full, repairs made.
+    /// Tokens of each group in full, repairs made; once something sticks, of each group as it was shown.
     pub(super) full: Vec<u64>,
     pub(super) kinds: Vec<Kind>,
     pub(super) is_required: Vec<bool>,
@@ -112,6 +113,10 @@ pub(super) struct Packing<'a> {
     pub(super) decay: Decay,
     /// Per message, once there is something to choose.
     pub(super) relevance: Vec<f64>,
+    /// Per group, how much it says for its tokens, the most being 1; empty where that counts for nothing.
+    pub(super) information: Vec<f64>,
+    /// What the last window binds this one to.
+    pub(super) sticky: Sticky,
 }
 
 impl<'a> Packing<'a> {
@@ -139,6 +144,8 @@ impl<'a> Packing<'a> {
                 .recency
                 .over(found.groups.iter().map(|group| i64::try_from(group.round).unwrap_or(i64::MAX))),
             relevance: Vec::new(),
+            information: Vec::new(),
+            sticky: Sticky::default(),
             found,
         };
         for group in &packing.found.groups {

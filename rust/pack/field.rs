@@ -15,13 +15,7 @@ use super::memo::Form;
 use super::plan::{Candidates, Plan};
 use super::report::Label;
 use super::shorten;
-
-/// The share of its weight that the oldest message keeps, and that one without relevance keeps: neither age nor a query
-/// about something else erases a message, so that each can win by the other. Chosen by evidence recall: a lower floor of
-/// recency loses old evidence (`QMSum` at 2,000 tokens .61 at 0.25, .64 from 0.5 on), a higher one of relevance floods the
-/// window (`LoCoMo` .82 at 0.05, .83 at 0.01).
-const RECENCY_FLOOR: f64 = 0.6;
-const RELEVANCE_FLOOR: f64 = 0.005;
+use super::tuning::Tuning;
 
 /// What one candidate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +48,7 @@ impl Packing<'_> {
             if with_forms && (!required || is_tight) {
                 for level in 1..=self.levels(at)? {
                     let tokens = self.level_tokens(at, level)?;
-                    field.candidates.push_form(tokens, default_fidelity(tokens, full));
+                    field.candidates.push_form(tokens, self.fidelity(at, tokens));
                 }
             }
         }
@@ -86,9 +80,44 @@ impl Packing<'_> {
                 let recency = self.decay.at(i64::try_from(group.round).unwrap_or(i64::MAX));
                 let relevance = group.indices().filter_map(|index| self.relevance.get(index)).copied();
                 let relevance = relevance.reduce(f64::max).unwrap_or(1.0);
-                let floored = |floor: f64, share: f64| floor + (1.0 - floor) * share;
-                weight(*kind) * floored(RECENCY_FLOOR, recency) * floored(RELEVANCE_FLOOR, relevance)
+                let tuning = &self.settings.tuning;
+                let says = tuning.information * self.information.get(at).copied().unwrap_or(0.0);
+                weight(*kind)
+                    * Tuning::floored(tuning.recency_floor, recency)
+                    * Tuning::floored(tuning.relevance_floor.max(says), relevance)
+                    * self.faded(at)
             }
+        }
+    }
+
+    /// How much each group says for its tokens, the most being 1, from how much each message says.
+    pub(super) fn informing(&self, messages: &[f64]) -> Vec<f64> {
+        let says = |(group, tokens): (&Group, &u64)| {
+            let said: f64 = group.indices().filter_map(|index| messages.get(index)).sum();
+            said / (*tokens.max(&1) as f64).sqrt()
+        };
+        let says: Vec<f64> = self.found.groups.iter().zip(&self.full).map(says).collect();
+        let most = says.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        says.into_iter().map(|one| one / most).collect()
+    }
+
+    /// What a group that sticks to a smaller form is worth of one as large that came in so.
+    fn faded(&self, at: usize) -> f64 {
+        let (Some(whole), Some(shown)) = (self.sticky.whole.get(at), self.full.get(at)) else { return 1.0 };
+        if shown >= whole {
+            return 1.0;
+        }
+        let worth = |tokens: u64, fidelity: f64| crate::score::value(1.0, tokens, self.settings.alpha, fidelity);
+        worth(*whole, self.settings.tuning.fidelity(*shown, *whole)) / worth(*shown, 1.0)
+    }
+
+    /// What a form of group `at` is worth of what the group is shown as at most.
+    fn fidelity(&self, at: usize, tokens: u64) -> f64 {
+        let tuning = &self.settings.tuning;
+        let shown = self.full.get(at).copied().unwrap_or(0);
+        match self.sticky.whole.get(at) {
+            Some(whole) if shown < *whole => tuning.fidelity(tokens, *whole) / tuning.fidelity(shown, *whole),
+            _ => tuning.fidelity(tokens, shown),
         }
     }
 
@@ -115,10 +144,21 @@ impl Packing<'_> {
         }
     }
 
+    /// Those of `shorts` that are smaller than what the message was shown as before.
+    fn smaller(&self, at: usize, index: usize) -> Result<&[Short]> {
+        let shorts = self.shorts(at, index)?;
+        let form = self.sticky.form(index);
+        if shorts.is_empty() || form == Form::Full {
+            return Ok(shorts);
+        }
+        let shown = self.message_tokens(index, &[], form)?;
+        Ok(shorts.get(shorts.partition_point(|short| short.tokens >= shown)..).unwrap_or_default())
+    }
+
     fn levels(&self, at: usize) -> Result<u8> {
         let mut most = 0;
         for index in self.found.groups.get(at).into_iter().flat_map(Group::indices) {
-            most = most.max(self.shorts(at, index)?.len());
+            most = most.max(self.smaller(at, index)?.len());
         }
         Ok(most as u8)
     }
@@ -127,10 +167,13 @@ impl Packing<'_> {
     fn level_tokens(&self, at: usize, level: u8) -> Result<u64> {
         let mut tokens = self.full.get(at).copied().unwrap_or(0);
         for index in self.found.groups.get(at).into_iter().flat_map(Group::indices) {
-            let shorts = self.shorts(at, index)?;
-            let full = self.it.messages.get(index).map_or(0, |entry| entry.cost.total);
+            let shorts = self.smaller(at, index)?;
             if let Some(short) = shorts.get(usize::from(level).min(shorts.len()).wrapping_sub(1)) {
-                tokens = tokens.saturating_sub(full.saturating_sub(short.tokens));
+                let most = match self.sticky.form(index) {
+                    Form::Full => self.it.messages.get(index).map_or(0, |entry| entry.cost.total),
+                    form => self.message_tokens(index, &[], form)?,
+                };
+                tokens = tokens.saturating_sub(most.saturating_sub(short.tokens));
             }
         }
         Ok(tokens)
@@ -177,12 +220,14 @@ impl Packing<'_> {
         let required = self.is_required.get(at) == Some(&true);
         for index in self.found.groups.get(at).into_iter().flat_map(Group::indices) {
             // The forms were made when the levels were counted.
-            let n_shorts = if level == 0 { 0 } else { self.shorts(at, index).map_or(0, <[Short]>::len) };
-            let n = usize::from(level).min(n_shorts) as u8;
-            let form = match n {
-                0 => Form::Full,
-                n if required => Form::Results(n),
-                n => Form::Short(n),
+            let n_smaller = if level == 0 { 0 } else { self.smaller(at, index).map_or(0, <[Short]>::len) };
+            let n = usize::from(level).min(n_smaller);
+            let form = if n == 0 {
+                self.sticky.form(index)
+            } else {
+                let n_larger = self.shorts(at, index).map_or(0, <[Short]>::len) - n_smaller;
+                let n = (n_larger + n) as u8;
+                if required { Form::Results(n) } else { Form::Short(n) }
             };
             if let Some(slot) = chosen.forms.get_mut(index) {
                 *slot = form;

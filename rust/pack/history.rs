@@ -27,6 +27,12 @@ impl Histories {
         *self = worked_with;
     }
 
+    /// How much each message of the conversation scored last says: see [`Index::information`].
+    #[must_use]
+    pub fn information(&self) -> Vec<f64> {
+        self.0.first().map(|history| history.index.information()).unwrap_or_default()
+    }
+
     /// One score per message, 0 where no term of the query occurs. Costs the messages that are new, and the postings of
     /// the query's terms.
     pub fn scores(&mut self, keys: &[u128], entries: &[Arc<Entry>], query: &Terms) -> Vec<f64> {

@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use super::plan::{Candidates, Strategy, choose};
 use super::purchase::Limits;
 use super::report::{Fate, Label, Reason, Report, Row, Source};
+use super::tuning::Tuning;
 
 /// Another form of an item, with the share of its value that the form keeps.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,13 +44,10 @@ impl Item {
 }
 
 /// The share of a text's value that a smaller form of it keeps, where nobody says: 0.7 x share of the tokens^0.75, so
-/// that a quarter of a text keeps a quarter of its worth. Forms worth more than that crowd out evidence in full: 0.9 and
-/// 0.25 cost a fifth of the evidence kept of long messages (BEAM at 4,000 tokens .58 instead of .79).
+/// that a quarter of a text keeps a quarter of its worth.
 #[must_use]
 pub fn default_fidelity(tokens: u64, full: u64) -> f64 {
-    const MOST: f64 = 0.7;
-    let root = (tokens.max(1) as f64 / full.max(1) as f64).min(1.0).sqrt();
-    MOST * root * root.sqrt()
+    Tuning::default().fidelity(tokens, full)
 }
 
 /// A unit of choice: the members of a group, or one item.

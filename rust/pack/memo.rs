@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::tools::{Shown, Step};
+use crate::tools::{Shown, Step, ToolSet};
 use crate::{Error, Result};
 
 /// How a message was shown.
@@ -50,6 +50,8 @@ pub struct Memo {
     pub key: u128,
     /// Per message.
     pub forms: Vec<Form>,
+    /// A hash of the tools as they came; 0 where there were none.
+    pub tools_key: u128,
     /// Per tool.
     pub tools: Vec<Shown>,
     /// Whether the summary was in.
@@ -63,6 +65,19 @@ impl Memo {
         let mut hasher = Xxh3::new();
         for key in keys {
             hasher.update(&key.to_le_bytes());
+        }
+        hasher.digest128()
+    }
+
+    /// The hash of tools as they came.
+    #[must_use]
+    pub fn key_of_tools(tools: Option<&ToolSet>) -> u128 {
+        let Some(tools) = tools.filter(|tools| !tools.is_empty()) else { return 0 };
+        let mut hasher = Xxh3::new();
+        for tool in tools.iter() {
+            let text = tool.text(Step::Full).unwrap_or_default();
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
         }
         hasher.digest128()
     }
@@ -82,13 +97,14 @@ const STEPS: [(char, Shown); 5] = [
     ('m', Shown::As(Step::Bare)),
 ];
 
-/// "1 KEY FORMS TOOLS SUMMARY", forms and tools as letters, each with the length of its run.
+/// "1 KEY FORMS KEY TOOLS SUMMARY": the keys of messages and tools, forms and tools as letters, each with
+/// the length of its run.
 impl fmt::Display for Memo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tool = |shown: &Shown| STEPS.iter().find(|(_, known)| known == shown).map_or('x', |(letter, _)| *letter);
         let forms = runs(self.forms.iter().map(|form| form.letter()));
         let tools = runs(self.tools.iter().map(tool));
-        write!(f, "1 {:032x} {forms} {tools} {}", self.key, u8::from(self.has_summary))
+        write!(f, "1 {:032x} {forms} {:032x} {tools} {}", self.key, self.tools_key, u8::from(self.has_summary))
     }
 }
 
@@ -132,13 +148,14 @@ fn read(text: &str) -> Option<Memo> {
     (field()? == "1").then_some(())?;
     let key = u128::from_str_radix(field()?, 16).ok()?;
     let forms = spelled(field()?, Form::of)?;
+    let tools_key = u128::from_str_radix(field()?, 16).ok()?;
     let tools = spelled(field()?, |letter| STEPS.iter().find(|(known, _)| *known == letter).map(|(_, shown)| *shown))?;
     let has_summary = match field()? {
         "0" => false,
         "1" => true,
         _ => return None,
     };
-    field().is_none().then_some(Memo { key, forms, tools, has_summary })
+    field().is_none().then_some(Memo { key, forms, tools_key, tools, has_summary })
 }
 
 fn spelled<T: Clone>(text: &str, of: impl Fn(char) -> Option<T>) -> Option<Vec<T>> {
@@ -168,6 +185,7 @@ mod tests {
         let memo = Memo {
             key: Memo::key_of(&[1, 2, 3]),
             forms: vec![Form::Full, Form::Out, Form::Out, Form::Short(2), Form::Results(5)],
+            tools_key: 7,
             tools: vec![Shown::Dropped, Shown::As(Step::Bare), Shown::As(Step::Full)],
             has_summary: true,
         };
@@ -183,13 +201,14 @@ mod tests {
         for text in [
             "",
             "1",
-            "2 0 - - 0",
-            "1 zz - - 0",
-            "1 0 f99999999999999999999 - 0",
-            "1 0 f99999999 - 0",
-            "1 0 q1 - 0",
-            "1 0 f - 0",
-            "1 0 - - 0 x",
+            "2 0 - 0 - 0",
+            "1 zz - 0 - 0",
+            "1 0 - zz - 0",
+            "1 0 f99999999999999999999 0 - 0",
+            "1 0 f99999999 0 - 0",
+            "1 0 q1 0 - 0",
+            "1 0 f 0 - 0",
+            "1 0 - 0 - 0 x",
         ] {
             assert!(text.parse::<Memo>().is_err(), "{text}");
         }

@@ -15,7 +15,9 @@ mod plan;
 mod purchase;
 mod report;
 pub mod shorten;
+mod stable;
 mod tooling;
+mod tuning;
 mod window;
 mod wrap;
 
@@ -30,6 +32,7 @@ pub use memo::{Form as MessageForm, Memo};
 pub use plan::{Candidates, Form, Plan, Shortfall, Strategy, choose};
 pub use purchase::Limits;
 pub use report::{Fate, Label, Reason, Report, Row, Source};
+pub use tuning::Tuning;
 pub use window::{Placed, Window, pack_conversation};
 pub use wrap::Templates;
 

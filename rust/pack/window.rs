@@ -97,7 +97,7 @@ impl Packing<'_> {
             .collect()
     }
 
-    fn message_tokens(&self, index: usize, repairs: &[Edit], form: Form) -> Result<u64> {
+    pub(super) fn message_tokens(&self, index: usize, repairs: &[Edit], form: Form) -> Result<u64> {
         let Some(entry) = self.it.messages.get(index) else { return Ok(0) };
         let short = match form {
             Form::Out => return Ok(0),

@@ -15,10 +15,9 @@ use super::score::Recency;
 use super::tokens::{Tokenizer, text_of};
 use crate::item::TYPES;
 use crate::pack::{
-    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, Templates, calibrate,
+    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, Templates, Tuning, calibrate,
     pack_items,
 };
-use crate::relevance::Spread;
 use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
 use crate::tokens::Counter;
 use crate::tools::Costs;
@@ -60,7 +59,7 @@ impl Packer {
     #[pyo3(signature = (
         max_tokens, tokenizer=None, *, output_reserve=None, strategy="optimal", weights=None, recency=None,
         summarizer=None, late_summary=true, alpha=DEFAULT_ALPHA, overhead=None, item_overhead=0, tools_share=0.25,
-        tool_overhead=None, templates=None, low_water=0.5, max_states=None, deadline_s=None, cache_bytes=DEFAULT_CACHE_BYTES
+        tool_overhead=None, templates=None, low_water=0.5, tuning=None, max_states=None, deadline_s=None, cache_bytes=DEFAULT_CACHE_BYTES
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments are the interface")]
     fn new(
@@ -80,6 +79,7 @@ impl Packer {
         tool_overhead: Option<(u64, u64)>,
         templates: Option<&Bound<'_, PyDict>>,
         low_water: f64,
+        tuning: Option<&Bound<'_, PyDict>>,
         max_states: Option<u64>,
         deadline_s: Option<f64>,
         cache_bytes: usize,
@@ -109,7 +109,7 @@ impl Packer {
             tool_costs: tool_overhead.map_or_else(Costs::default, |(once, per_tool)| Costs { once, per_tool }),
             tools_share: share_of("tools_share", tools_share)?,
             templates: read_templates(templates)?,
-            spread: Spread::default(),
+            tuning: read_tuning(tuning, is_stable)?,
             low_water: share_of("low_water", low_water)?,
         };
         Ok(Self {
@@ -492,6 +492,15 @@ fn read_templates(given: Option<&Bound<'_, PyDict>>) -> PyResult<Templates> {
         templates.set(&name.extract::<String>()?, &text.extract::<String>()?)?;
     }
     Ok(templates)
+}
+
+/// The caller's constants over the defaults.
+fn read_tuning(given: Option<&Bound<'_, PyDict>>, is_stable: bool) -> PyResult<Tuning> {
+    let mut tuning = if is_stable { Tuning::stable() } else { Tuning::default() };
+    for (name, value) in given.into_iter().flat_map(PyDictMethods::iter) {
+        tuning.set(&name.extract::<String>()?, value.extract()?)?;
+    }
+    Ok(tuning)
 }
 
 /// The caller's weights over the defaults.

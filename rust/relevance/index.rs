@@ -375,6 +375,28 @@ impl Index {
         }
     }
 
+    /// How much each text says, whatever will be asked: the sum of idf over its distinct terms.
+    ///
+    /// Time O(postings).
+    #[must_use]
+    pub fn information(&self) -> Vec<f64> {
+        // Summed by text in the order of the terms, not of the table: sums of floats depend on their order.
+        let mut said: Vec<Vec<(u64, f64)>> = vec![Vec::new(); self.lengths.len()];
+        for (term, texts) in &self.postings {
+            let idf = Bm25::idf(self.lengths.len(), texts.len());
+            for posting in texts {
+                if let Some(own) = said.get_mut(posting.text as usize) {
+                    own.push((*term, idf));
+                }
+            }
+        }
+        let sum = |mut own: Vec<(u64, f64)>| {
+            own.sort_unstable_by_key(|(term, _)| *term);
+            own.iter().map(|(_, idf)| idf).sum()
+        };
+        said.into_iter().map(sum).collect()
+    }
+
     /// One score per text, in the order they were added; 0 where no term of the query occurs.
     #[must_use]
     pub fn scores(&self, query: &Terms) -> Vec<f64> {

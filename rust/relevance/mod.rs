@@ -118,6 +118,14 @@ fn add_shifted(spread: &mut [f64], scores: &[f64], distance: usize, share: f64) 
 /// # Errors
 /// `Error::Argument` when the lengths differ, or a score or `k` is not finite, or `k` is below 0.
 pub fn fuse_by_rank(lexical: &[f64], semantic: &[f64], k: f64) -> Result<Vec<f64>> {
+    fuse_weighted(lexical, semantic, k, 1.0)
+}
+
+/// As [`fuse_by_rank`], with the semantic ranks counted `weight` times.
+///
+/// # Errors
+/// As `fuse_by_rank`.
+pub fn fuse_weighted(lexical: &[f64], semantic: &[f64], k: f64, weight: f64) -> Result<Vec<f64>> {
     if lexical.len() != semantic.len() {
         return Err(Error::Argument(format!(
             "{} lexical scores but {} semantic ones; give one of each per text",
@@ -132,14 +140,14 @@ pub fn fuse_by_rank(lexical: &[f64], semantic: &[f64], k: f64) -> Result<Vec<f64
         return Err(Error::Argument(format!("score {at} is not finite")));
     }
     let mut fused = vec![0.0; lexical.len()];
-    for (scores, floor) in [(lexical, Some(0.0)), (semantic, None)] {
+    for (scores, floor, weight) in [(lexical, Some(0.0), 1.0), (semantic, None, weight)] {
         for (own, rank) in fused
             .iter_mut()
             .zip(ranks(scores))
             .zip(scores)
             .filter_map(|((own, rank), score)| floor.is_none_or(|floor| *score > floor).then_some((own, rank)))
         {
-            *own += 1.0 / (k + rank as f64);
+            *own += weight / (k + rank as f64);
         }
     }
     let top = fused.iter().copied().fold(0.0, f64::max);
