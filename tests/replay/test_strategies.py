@@ -258,6 +258,17 @@ def test_a_strategy_of_the_callers_is_named_by_module_and_function() -> None:
     assert counting.invalid == sliding.invalid == 0
 
 
+def test_a_strategy_of_the_callers_may_be_given_as_it_is() -> None:
+    traces = [Trace("t", "s", agent(4)), Trace("u", "s", agent(5))]
+    for jobs in (1, 2):
+        outcome = replay(traces, budgets=[5_000], strategies=[newest_two, "sliding", Counting], jobs=jobs)
+        assert [one.strategy for one in outcome.figures] == ["newest_two", "sliding", "Counting"]
+        assert outcome.figures[0].missing == 9
+    for bad in ([newest_two, newest_two], [3], []):
+        with pytest.raises(ArgumentError):
+            replay(traces, budgets=[5_000], strategies=bad)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -23,7 +23,7 @@ class Remembering:
 
 strategies: list[Strategy] = [newest, Remembering()]
 traces: list[Trace] = load_traces(["talk.jsonl"], limit=3)
-outcome = replay(traces, budgets=[4_000, 8_000], strategies=["optimal", "mine:newest"], model="gpt-4o", jobs=2)
+outcome = replay(traces, budgets=[4_000, 8_000], strategies=["optimal", "mine:newest", newest], model="gpt-4o", jobs=2)
 figures: Sequence[Figures] = outcome.figures
 rows: Sequence[Row] = outcome.rows
 recall: float | None = figures[0].recall

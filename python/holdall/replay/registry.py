@@ -85,10 +85,11 @@ def maker(name: str) -> Make:
         raise ArgumentError(f"importing the strategy {name!r} failed: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ArgumentError(f"the strategy {name!r} is no function")
-    return _maker(found)
+    return make_of(found)
 
 
-def _maker(found: Any) -> Make:
+def make_of(found: Any) -> Make:
+    """What makes a strategy for each conversation: a class makes one, a function is one."""
     try:
         parameters = inspect.signature(found).parameters.values()
     except (TypeError, ValueError):

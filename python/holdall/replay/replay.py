@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Final
 
 from holdall._native import Tokenizer
 from holdall.errors import ArgumentError, ClosedError, UnknownNameError
 from holdall.replay.prices import Price, price_of
-from holdall.replay.registry import maker, names_of
+from holdall.replay.registry import STRATEGIES, make_of, maker, names_of
+from holdall.replay.request import Strategy
 from holdall.replay.rows import Figures, Row, figures
 from holdall.replay.run import Task, replay_one
 from holdall.replay.trace import Trace
@@ -55,7 +58,7 @@ def replay(
     traces: Iterable[Trace],
     *,
     budgets: Sequence[int],
-    strategies: str | Iterable[str] = "all",
+    strategies: str | Iterable[str | Strategy] = "all",
     model: str = "claude-sonnet-5-5",
     prices: str | Path | None = None,
     tokenizer: Tokenizer | None = None,
@@ -71,7 +74,7 @@ def replay(
     Args:
         traces: What `load_traces` reads, or made by hand.
         budgets: Tokens that a whole request may have.
-        strategies: "all", names by commas or a list of names; `module:function` names one of the caller's.
+        strategies: "all", names by commas, or a list of names and of the caller's own; `module:function` names one of these.
         model: Whose prices count, and whose tokenizer where it is public (else o200k_base).
         prices: A file of prices, as `price_of` reads it.
         tokenizer: Another counter.
@@ -91,13 +94,35 @@ def replay(
         raise ArgumentError(f"budgets must be whole numbers of tokens of at least 1, not {list(budgets)}")
     if jobs < 1:
         raise ArgumentError(f"jobs must be at least 1, not {jobs}")
-    names = names_of(strategies)
+    chosen = _chosen(strategies)
     price = price_of(model, prices)
     counter = tokenizer or _tokenizer(model)
-    tasks = [_Named(trace, name, tuple(sizes), counter, price, turns, questions) for trace in traces for name in names]
+    tasks = [
+        _Named(trace, name, own, tuple(sizes), counter, price, turns, questions)
+        for trace in traces
+        for name, own in chosen.items()
+    ]
     done = _side_by_side(tasks, jobs, progress) if jobs > 1 and len(tasks) > 1 else _in_turn(tasks, progress)
     rows = [row for number in range(len(tasks)) for row in done[number]]
-    return Replay(traces, rows, figures(rows), names, sizes, model, price, counter.name)
+    return Replay(traces, rows, figures(rows), list(chosen), sizes, model, price, counter.name)
+
+
+def _chosen(strategies: str | Iterable[str | Strategy]) -> dict[str, Strategy | None]:
+    """Strategies by name, with the caller's own where one was given and not named."""
+    if isinstance(strategies, str):
+        return dict.fromkeys(names_of(strategies))
+    found: dict[str, Strategy | None] = {}
+    for one in strategies:
+        if isinstance(one, str):
+            found.update(dict.fromkeys(name for name in names_of(one) if name not in found))
+        elif callable(one):
+            name = getattr(one, "__name__", type(one).__name__)
+            if name in found or name in STRATEGIES:
+                raise ArgumentError(f"there are two strategies of the name {name!r}")
+            found[name] = one
+        else:
+            raise ArgumentError(f"a strategy is a name or a function, not {type(one).__name__}")
+    return found or dict.fromkeys(names_of(""))
 
 
 def _tokenizer(model: str) -> Tokenizer:
@@ -109,10 +134,11 @@ def _tokenizer(model: str) -> Tokenizer:
 
 @dataclass(frozen=True)
 class _Named:
-    """A task as it travels to another process: the strategy by its name."""
+    """A task as it travels to another process: a strategy by its name, or the caller's own."""
 
     trace: Trace
     strategy: str
+    own: Strategy | None
     budgets: Sequence[int]
     tokenizer: Tokenizer
     price: Price
@@ -128,7 +154,7 @@ class _Named:
         task = Task(
             self.trace,
             self.strategy,
-            maker(self.strategy),
+            maker(self.strategy) if self.own is None else make_of(self.own),
             self.budgets,
             self.tokenizer,
             self.price,
@@ -193,6 +219,15 @@ def _count_into(counter: Any) -> None:
     global _turns_done  # noqa: PLW0603 - a process of a pool has no other place
     _turns_done = counter
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that started the pool says when to stop
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    """A process of a pool whose owner was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run_counted(task: _Named) -> list[Row]:
