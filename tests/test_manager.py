@@ -234,6 +234,15 @@ def test_figures_outside_their_domain(arguments: dict[str, Any], text: str) -> N
         ContextWindowManager(1_000, **arguments)
 
 
+def test_calls_that_were_never_answered_do_not_make_a_window_slide() -> None:
+    call = {"id": "x", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    broken = {"role": "assistant", "content": "I look.", "tool_calls": [call]}
+    messages = [*chat(3), broken, {"role": "user", "content": "Go on."}]
+    window = ContextWindowManager(10_000).build(State(messages))
+    assert (window.summary, window.summarized) == (None, 0)
+    assert {"role": "assistant", "content": "I look."} in window.messages
+
+
 @given(
     turns=st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.integers(1, 120)), max_size=40),
     budget=st.integers(120, 2_000),

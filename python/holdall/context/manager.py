@@ -18,6 +18,8 @@ Summarizer = Callable[[str], "str | Awaitable[str]"]
 COVERS: Final = "summary_covers"
 # Reasons of the packer that say the window is too small for all that is live.
 CROWDED: Final = frozenset({"over_budget", "too_large", "summarized", "tool_dropped"})
+# Renditions that say nothing was cut for want of room; calls that were never answered are left out of any window.
+WHOLE: Final = frozenset({"full", "repaired"})
 # A message of a transcript longer than this is cut: a summary of a 50,000-token log is not worth 50,000 tokens.
 LONGEST_IN_TRANSCRIPT: Final = 2_000
 
@@ -193,7 +195,7 @@ class ContextWindowManager:
         stays = _stays(groups)
         now = _Slide([i for i in range(len(request.messages)) if i >= covers or i in stays], covers)
         result = self._pack(request, now, request.summary)
-        whole = all(kept.rendition == "full" for kept in result.kept if kept.source in ("message", "summary"))
+        whole = all(kept.rendition in WHOLE for kept in result.kept if kept.source in ("message", "summary"))
         crowded = any(gone.reason in CROWDED for gone in result.dropped if gone.source in ("message", "summary"))
         if whole and not crowded:
             return now, self._window(now, result, request.summary)
