@@ -9,8 +9,8 @@ Each prints a table in Markdown, from the same replay that `holdall replay` runs
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ DATA = SHARED / "data"
 CODING = ("trajectories/claude_code.jsonl", "trajectories/pi_coding_agent.jsonl")
 RECALL = {"BEAM": "recall/beam_100k.jsonl", "LoCoMo": "recall/locomo10_NC.jsonl", "QMSum": "recall/qmsum.jsonl"}
 LONG = 300  # messages
+OURS = "sliding,summary,masking,hybrid,greedy,optimal,stable"
 JOBS = min(2, os.cpu_count() or 1)
 
 
-def coding(budgets: Sequence[int], strategies: str = "all") -> dict[tuple[str, int], dict[str, Any]]:
+def coding(budgets: Sequence[int], strategies: str) -> dict[tuple[str, int], dict[str, Any]]:
     """The sessions of 300 messages and more, together: sums by strategy and budget."""
     traces = [trace for trace in load_traces([DATA / name for name in CODING]) if len(trace.messages) >= LONG]
     outcome = replay(traces, budgets=budgets, strategies=strategies, jobs=JOBS)
@@ -41,10 +42,10 @@ def coding(budgets: Sequence[int], strategies: str = "all") -> dict[tuple[str, i
     return found
 
 
-def dollars_table() -> Iterator[str]:
+def dollars_table(strategies: str) -> Iterator[str]:
     """Input dollars and prefix stability on the long coding sessions."""
     budgets = (32_000, 64_000)
-    found = coding(budgets)
+    found = coding(budgets, strategies)
     one = next(iter(found.values()))
     yield f"{one['sessions']} coding sessions of {LONG} messages and more, {one['requests']:,} requests at each budget:"
     yield ""
@@ -58,39 +59,38 @@ def dollars_table() -> Iterator[str]:
         cells = []
         for budget in budgets:
             sums, sliding = found[strategy, budget], found["sliding", budget]
-            ratio = f" ({sums['dollars'] / sliding['dollars']:.2f}x)" if strategy != "sliding" else ""
+            ratio = f" ({sums['dollars'] / sliding['dollars']:.2f}x)" if sums is not sliding else ""
             cells.append(
                 f"{dollars_text(sums['dollars'])}{ratio} | {sums['shared'] / sums['previous']:.2f} | {sums['breaks']} | {sums['invalid']}"
             )
         yield f"| {strategy} | " + " | ".join(cells) + " |"
 
 
-def recall_table() -> Iterator[str]:
+def recall_table(strategies: str) -> Iterator[str]:
     """Evidence recall: mean, and the middle 95% of resampled means."""
     budgets = (2_000, 4_000, 8_000, 16_000)
     yield "| set | strategy | " + " | ".join(tokens_text(budget) for budget in budgets) + " |"
     yield "|---|---|" + "---|" * len(budgets)
     for name, file in RECALL.items():
-        outcome = replay(load_traces([DATA / file]), budgets=budgets, jobs=JOBS)
+        outcome = replay(load_traces([DATA / file]), budgets=budgets, strategies=strategies, jobs=JOBS)
         cells: dict[str, list[Figures]] = {}
         for one in outcome.figures:
             cells.setdefault(one.strategy, []).append(one)
         for strategy, row in cells.items():
-            if strategy != "full":
-                shown = [f"{one.recall:.2f} ({one.recall_low:.2f} to {one.recall_high:.2f})" for one in row]
-                yield f"| {name} | {strategy} | " + " | ".join(shown) + " |"
+            shown = [f"{one.recall:.2f} ({one.recall_low:.2f} to {one.recall_high:.2f})" for one in row]
+            yield f"| {name} | {strategy} | " + " | ".join(shown) + " |"
 
 
-def peers(files: Sequence[str], budget: int, limit: int | None = None) -> list[Figures]:
+def peers(files: Sequence[str], budget: int, limit: int | None = None, strategies: str = OURS) -> list[Figures]:
     """Ours and peers' over the same turns, one after the other in this process."""
     from benches.peers_replay import PEERS
 
     traces = load_traces([DATA / name for name in files], limit=limit)
-    names = ["sliding", "summary", "greedy", "optimal", "stable", *PEERS.values()]
+    names = [*strategies.split(","), *PEERS.values()]
     return list(replay(traces, budgets=[budget], strategies=names, questions=False).figures)
 
 
-def peers_table() -> Iterator[str]:
+def peers_table(strategies: str) -> Iterator[str]:
     """What peers send for the same requests."""
     from benches.peers_replay import PEERS
 
@@ -99,7 +99,7 @@ def peers_table() -> Iterator[str]:
         ("trajectories/tau_airline.jsonl", 8_000, None),
         ("trajectories/claude_code.jsonl", 16_000, 1),
     ):
-        rows = peers([file], budget, limit)
+        rows = peers([file], budget, limit, strategies)
         yield f"{Path(file).stem} at {tokens_text(budget)}, {rows[0].conversations} conversations, {rows[0].requests} requests:"
         yield ""
         yield "| strategy | invalid (over, parted, missing) | refused | fill | input $ | same prefix | p50 | p99 |"
@@ -147,11 +147,14 @@ def rows() -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Print the tables asked for."""
     tables = {"dollars": dollars_table, "recall": recall_table, "peers": peers_table}
-    names = sys.argv[1:] or list(tables)
-    if unknown := set(names) - tables.keys():
-        sys.exit(f"no table {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
-    for name in names:
-        for line in tables[name]():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"{', '.join(tables)}; all if none is given")
+    parser.add_argument("--strategies", default=OURS, help="by commas (default: all but full)")
+    options = parser.parse_args()
+    if unknown := set(options.tables) - tables.keys():
+        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
+    for name in options.tables or tables:
+        for line in tables[name](options.strategies):
             print(line, flush=True)
         print()
 
