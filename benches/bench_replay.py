@@ -45,7 +45,7 @@ def coding(budgets: Sequence[int], strategies: str) -> dict[tuple[str, int], dic
 def dollars_table(strategies: str) -> Iterator[str]:
     """Input dollars and prefix stability on the long coding sessions."""
     budgets = (32_000, 64_000)
-    found = coding(budgets, strategies)
+    found = coding(budgets, f"full,sliding,{strategies}")
     one = next(iter(found.values()))
     yield f"{one['sessions']} coding sessions of {LONG} messages and more, {one['requests']:,} requests at each budget:"
     yield ""

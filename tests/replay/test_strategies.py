@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -267,6 +269,15 @@ def test_a_strategy_of_the_callers_may_be_given_as_it_is() -> None:
     for bad in ([newest_two, newest_two], [3], []):
         with pytest.raises(ArgumentError):
             replay(traces, budgets=[5_000], strategies=bad)
+
+
+def test_the_example_of_the_docs_is_a_valid_strategy() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "choosing-a-strategy.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "docs"}
+    exec(compile(example, "docs", "exec"), names)  # noqa: S102
+    (row,) = run(names["Pinned"](), Trace("t", "s", agent(60)), 2_000)
+    assert (row.invalid, row.refused) == (0, 0)
 
 
 @pytest.mark.parametrize(

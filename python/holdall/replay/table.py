@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,7 +31,10 @@ def time_text(us: float) -> str:
 
 def dollars_text(dollars: float) -> str:
     """Dollars with as many digits as they need."""
-    return f"${dollars:,.2f}" if dollars >= 10 else f"${dollars:.3f}"  # noqa: PLR2004
+    for least, digits in ((10, 2), (0.1, 3), (0.01, 4)):
+        if dollars >= least:
+            return f"${dollars:,.{digits}f}"
+    return f"${dollars:.6f}" if dollars else "$0"
 
 
 def share_text(share: float | None) -> str:
@@ -45,17 +48,24 @@ def render(outcome: Replay) -> str:
     for source in dict.fromkeys(one.source for one in outcome.figures):
         chosen = [one for one in outcome.figures if one.source == source]
         parts.append("\n".join([_headline(outcome, source, chosen), *_table(chosen)]))
+    return "\n\n".join([*parts, "\n".join(_notes(outcome))])
+
+
+def _notes(outcome: Replay) -> Iterator[str]:
+    """What the columns mean."""
     price = outcome.price
-    ratio = f" Billed tokens are taken as {price.billed_ratio:g} for each counted." if price.billed_ratio != 1 else ""
-    parts.append(
-        f"Tokens: {outcome.encoding}. Input dollars: {outcome.model}, prompt cache "
-        f"{price.caching} (read ${price.cache_read:g}, write ${price.cache_write:g}, plain ${price.input:g} per million "
-        f"tokens).{ratio}\n"
-        "recall: share of the evidence that is in, unchanged, with its 95% interval. same prefix: share of a request that the\n"
-        "next one begins with. invalid: over the budget (o), a call or result alone (p), system prompt or current turn missing\n"
-        "(m). refused: what must be in does not fit, said by an error. fill: of the budget, where not everything fits."
+    yield (
+        f"Tokens: {outcome.encoding}. Dollars: {outcome.model}, ${price.input:g} per million input tokens, prompt cache "
+        f"{price.caching} (read ${price.cache_read:g}, write ${price.cache_write:g})."
     )
-    return "\n\n".join(parts)
+    if price.billed_ratio != 1:
+        yield f"Its tokenizer is not public: {price.billed_ratio:g} billed tokens are taken for each one counted."
+    if any(one.asked for one in outcome.figures):
+        yield "recall: share of the evidence that is in, unchanged; in brackets the middle 95% of resampled means."
+    if any(one.requests for one in outcome.figures):
+        yield "same prefix: share of a request that the next one begins with. fill: of the budget, where not everything fits."
+    yield "invalid: over the budget (o), a call or result alone (p), system prompt or current turn missing (m)."
+    yield "refused: the strategy said that what must be in does not fit."
 
 
 def _headline(outcome: Replay, source: str, chosen: Sequence[Figures]) -> str:
