@@ -11,14 +11,16 @@ const GIVEN_UP: usize = 2;
 /// What is known of a text before it is cut.
 pub(super) struct Seams<'a> {
     text: &'a str,
+    is_json: bool,
     /// Ends of JSON elements, of a text that is JSON.
     elements: Vec<usize>,
 }
 
 impl<'a> Seams<'a> {
     pub fn of(text: &'a str) -> Self {
-        let elements = if is_json(text) { element_ends(text) } else { Vec::new() };
-        Self { text, elements }
+        let is_json = is_json(text);
+        let elements = if is_json { element_ends(text) } else { Vec::new() };
+        Self { text, is_json, elements }
     }
 
     /// The best end of a head that is at most `limit` bytes long.
@@ -53,7 +55,10 @@ impl<'a> Seams<'a> {
                 word_end = Some(from + index);
             }
         }
-        word_end.filter(|&end| end > 0).unwrap_or_else(|| character_start(text, limit))
+        word_end.filter(|&end| end > 0).unwrap_or_else(|| {
+            let end = character_start(text, limit);
+            self.escape_around(end).map_or(end, |(start, _)| start)
+        })
     }
 
     /// The best start of a tail that is at most `limit` bytes long.
@@ -86,7 +91,53 @@ impl<'a> Seams<'a> {
                 word_start = Some(start + end);
             }
         }
-        word_start.unwrap_or_else(|| character_end(text, start))
+        word_start.unwrap_or_else(|| {
+            let start = character_end(text, start);
+            self.escape_around(start).map_or(start, |(_, end)| end)
+        })
+    }
+
+    /// Where the JSON escape starts and ends that a cut at `at` would break; two that make one character together (a pair of
+    /// surrogates) count as one.
+    fn escape_around(&self, at: usize) -> Option<(usize, usize)> {
+        if !self.is_json {
+            return None;
+        }
+        let (start, end) = escape_around(self.text, at).unwrap_or((at, at));
+        let is_low = |at: usize| is_surrogate(self.text, at, LOW);
+        let is_high = |at: usize| at < end && is_surrogate(self.text, at, HIGH);
+        match start.checked_sub(LONG_ESCAPE) {
+            Some(before) if is_low(start) && is_surrogate(self.text, before, HIGH) => {
+                Some((before, start + LONG_ESCAPE))
+            }
+            _ if is_high(start) && is_low(end) => Some((start, end + LONG_ESCAPE)),
+            _ => (start < end).then_some((start, end)),
+        }
+    }
+}
+
+/// Bytes of `\u0041`.
+const LONG_ESCAPE: usize = 6;
+
+/// Where the JSON escape starts and ends that `at` is inside of.
+fn escape_around(text: &str, at: usize) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let from = at.saturating_sub(LONG_ESCAPE - 1);
+    let start = from + bytes.get(from..at)?.iter().rposition(|byte| *byte == b'\\')?;
+    let is_escaped = bytes.get(..start)?.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
+    let end = start + if bytes.get(start + 1) == Some(&b'u') { LONG_ESCAPE } else { 2 };
+    (!is_escaped && at < end && text.is_char_boundary(end)).then_some((start, end))
+}
+
+/// The second digit of a pair's first half, and of its second.
+const HIGH: &[u8] = b"89abAB";
+const LOW: &[u8] = b"cdefCDEF";
+
+/// Whether the escape of such a surrogate starts at `at`.
+fn is_surrogate(text: &str, at: usize, second: &[u8]) -> bool {
+    match text.as_bytes().get(at..) {
+        Some([b'\\', b'u', b'd' | b'D', digit, ..]) => second.contains(digit),
+        _ => false,
     }
 }
 

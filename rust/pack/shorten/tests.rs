@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 
+use super::seam::Seams;
 use super::*;
 
 /// Tokens are what `split` cuts a text into.
@@ -280,5 +281,67 @@ fn the_worst_texts_take_linear_time() {
 fn sizes_are_written_in_groups_of_three() {
     for (n, written) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
         assert_eq!(with_commas(n), written);
+    }
+}
+
+/// Where a JSON string that is all escapes and letters may be cut: after each whole character.
+fn ends_of_characters(json: &str) -> Vec<usize> {
+    let bytes = json.as_bytes();
+    let mut ends = vec![0];
+    let mut at = 0;
+    while at < bytes.len() {
+        at += match &bytes[at..] {
+            [b'\\', b'u', b'd', b'8', ..] => 12,
+            [b'\\', b'u', ..] => 6,
+            [b'\\', ..] => 2,
+            _ => 1,
+        };
+        ends.push(at);
+    }
+    ends
+}
+
+#[test]
+fn a_cut_never_breaks_a_json_escape() {
+    for piece in ["\\u4f60", "\\ud83d\\ude00", "\\\\", "\\\"", "a\\n", "\\\\u00e9", "\\u005c\\\\x"] {
+        let json = format!("[\"{}\"]", piece.repeat(30));
+        let ends = ends_of_characters(&json);
+        let seams = Seams::of(&json);
+        for limit in 0..=json.len() {
+            let (head, tail) = (seams.head_end(limit), seams.tail_start(limit));
+            assert!(head <= limit && ends.contains(&head), "{piece}: head of {limit} ends at {head}");
+            assert!(json.len() - tail <= limit && ends.contains(&tail), "{piece}: tail of {limit} starts at {tail}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_neither_makes_nor_breaks_a_fence() {
+    let text = "words before\n```rust ignore\nlet a = 1;\n```\nwords after ``` them\n";
+    let line = |needle: &str| {
+        let start = text.find(needle).expect("a line of the text");
+        start..=start + needle.len()
+    };
+    let (opening, closing) = (line("```rust ignore"), line("```\n"));
+    for at in 0..=text.len() {
+        let expected = match at {
+            // On a fence line: all of it or nothing.
+            at if opening.contains(&at) && at < *opening.end() => *opening.start(),
+            at if closing.contains(&at) && at < *closing.end() - 1 => *closing.start(),
+            at => at,
+        };
+        assert_eq!(fence::head_end(text, at), expected, "head at {at}");
+    }
+    let fences = |text: &str| text.lines().filter(|line| line.starts_with("```")).count();
+    for at in 0..=text.len() {
+        let start = fence::tail_start(text, at);
+        assert!(start >= at);
+        let is_line_start = start == 0 || text[..start].ends_with('\n');
+        // A line that is cut begins no block that the text does not have.
+        assert!(
+            is_line_start || !text[start..].trim_start_matches(' ').starts_with("```"),
+            "tail at {at} starts at {start}"
+        );
+        assert!(fences(&text[start..]) <= fences(text));
     }
 }
