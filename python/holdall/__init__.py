@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         MongoSessionStore,
         PostgresSessionStore,
         RedisSessionStore,
+        S3SessionStore,
         SqliteSessionStore,
     )
     from holdall.durable.checkpoint import CheckpointManager
@@ -94,6 +95,7 @@ _LAZY = {
     "RedisLock": "holdall.stores.redis_lock",
     "RedisSessionStore": "holdall.durable.backends",
     "Redlock": "holdall.durable.redlock",
+    "S3SessionStore": "holdall.durable.backends",
     "SessionState": "holdall.state",
     "SessionStore": "holdall.durable.session_store",
     "SqliteSessionStore": "holdall.durable.backends",
@@ -157,6 +159,7 @@ __all__ = [
     "RedisSessionStore",
     "Redlock",
     "Rendition",
+    "S3SessionStore",
     "SessionState",
     "SessionStore",
     "SqliteSessionStore",

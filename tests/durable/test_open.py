@@ -23,7 +23,7 @@ def new(session_id: str = "s") -> SessionState:
     return SessionState(session_id=session_id, user_id="u")
 
 
-@pytest.mark.parametrize("url", ["s3://bucket", "mysql://u:pw@h/d", "nonsense", ""])
+@pytest.mark.parametrize("url", ["mysql://u:pw@h/d", "nonsense", ""])
 def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
     """And does not show a password that stands in the URL."""
     with pytest.raises(UnknownNameError, match=r"sqlite:///path.*redis\+cluster://") as caught:
@@ -45,6 +45,8 @@ def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
         "dynamodb://x",
         "dynamodb://key:hunter2@table",
         "dynamodb://table?profile=p",
+        "s3://",
+        "s3://key:hunter2@bucket/prefix",
         7,
         None,
     ],

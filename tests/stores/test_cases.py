@@ -13,10 +13,12 @@ import pytest
 
 from holdall.errors import ArgumentError, ConflictError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
+from holdall.stores.dynamodb import DynamoStore
 from holdall.stores.memory import MemoryStore
 from holdall.stores.mongodb import MongoStore
 from holdall.stores.postgres import PostgresStore
 from holdall.stores.redis import RedisStore
+from holdall.stores.s3 import S3Store
 from holdall.stores.sqlite import SqliteStore
 
 HEAD = Blob("msgpack", b"\x80")
@@ -31,12 +33,16 @@ HEAD = Blob("msgpack", b"\x80")
         pytest.param("valkey", marks=pytest.mark.redis),
         pytest.param("cluster", marks=pytest.mark.redis),
         pytest.param("mongodb", marks=pytest.mark.mongodb),
+        pytest.param("dynamodb", marks=pytest.mark.dynamodb),
+        pytest.param("s3", marks=pytest.mark.s3),
     ]
 )
 async def workers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[Store]]:
     """Four workers, each with a store of its own on the same records (in memory: the same store)."""
     name = f"cases_{secrets.token_hex(4)}"
     stores: list[Store] = []
+    if request.param == "s3":
+        await request.getfixturevalue("aws_server").make_bucket(name.replace("_", "-"))
     async with contextlib.AsyncExitStack() as stack:
         for n in range(4):
             if request.param == "memory":
@@ -47,6 +53,10 @@ async def workers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
                 store = PostgresStore(request.getfixturevalue(f"{request.param}_server").url, schema=name)
             elif request.param == "mongodb":
                 store = MongoStore(request.getfixturevalue("mongodb_server").url, database=name)
+            elif request.param == "dynamodb":
+                store = DynamoStore(name, connect=request.getfixturevalue("aws_server").connect)
+            elif request.param == "s3":
+                store = S3Store(name.replace("_", "-"), connect=request.getfixturevalue("aws_server").connect)
             else:
                 store = RedisStore(request.getfixturevalue(f"{request.param}_server").url, namespace=name)
             stores.append(await stack.enter_async_context(contextlib.aclosing(store)))

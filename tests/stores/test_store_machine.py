@@ -23,11 +23,14 @@ from redis.asyncio import Redis
 
 from holdall.errors import ConflictError, StaleFenceError
 from holdall.stores.base import ABSENT, Blob, Entry, Store, Version
+from holdall.stores.dynamodb import DynamoStore
 from holdall.stores.memory import MemoryStore
 from holdall.stores.mongodb import MongoStore
 from holdall.stores.postgres import PostgresStore
 from holdall.stores.redis import RedisStore
+from holdall.stores.s3 import S3Store
 from holdall.stores.sqlite import SqliteStore
+from tests.servers.aws import Aws
 
 RETENTION_S = 5000
 KEYS = st.sampled_from(["a", "b:{x}", "c'"])
@@ -113,6 +116,29 @@ class MongoBackend(Backend):
 
     def open(self) -> Store:
         return MongoStore(self.url, database="machine", now=lambda: self.time, retention_s=RETENTION_S)
+
+
+class AwsBackend(Backend):
+    """A store of its own per example, since a look through all records is one of the rules."""
+
+    def __init__(self, server: Aws) -> None:
+        super().__init__()
+        self.server = server
+        self.name = f"machine-{secrets.token_hex(6)}"
+
+
+class DynamoBackend(AwsBackend):
+    def open(self) -> Store:
+        return DynamoStore(self.name, connect=self.server.connect, now=lambda: self.time, retention_s=RETENTION_S)
+
+
+class S3Backend(AwsBackend):
+    def __init__(self, server: Aws) -> None:
+        super().__init__(server)
+        asyncio.run(server.make_bucket(self.name))
+
+    def open(self) -> Store:
+        return S3Store(self.name, connect=self.server.connect, now=lambda: self.time, retention_s=RETENTION_S)
 
 
 class Model:
@@ -353,6 +379,8 @@ class StoreMachine(RuleBasedStateMachine):
         pytest.param("valkey", marks=pytest.mark.redis),
         pytest.param("redis7", marks=pytest.mark.redis),
         pytest.param("mongodb", marks=pytest.mark.mongodb),
+        pytest.param("dynamodb", marks=pytest.mark.dynamodb),
+        pytest.param("s3", marks=pytest.mark.s3),
     ],
 )
 def test_any_sequence_of_calls_does_what_the_model_says(kind, request, tmp_path, full):
@@ -365,9 +393,14 @@ def test_any_sequence_of_calls_does_what_the_model_says(kind, request, tmp_path,
             return PostgresBackend(request.getfixturevalue("postgres_server").url)
         if kind == "mongodb":
             return MongoBackend(request.getfixturevalue("mongodb_server").url)
+        if kind in ("dynamodb", "s3"):
+            server = request.getfixturevalue("aws_server")
+            return DynamoBackend(server) if kind == "dynamodb" else S3Backend(server)
         return RedisBackend(request.getfixturevalue(f"{kind}_server").url)
 
-    examples, steps = (200, 50) if full else ((60, 40) if kind == "memory" else (12, 40))
+    # moto and its client take 5 ms of processor time per request, ten times those of a database
+    in_ci = {"memory": 60, "dynamodb": 4, "s3": 4}.get(kind, 12)
+    examples, steps = (200, 50) if full else (in_ci, 40)
     run_state_machine_as_test(
         lambda: StoreMachine(backend()),
         settings=settings(

@@ -103,5 +103,24 @@ class MongoSessionStore(SessionStore):
         super().__init__(store, serializer or StateSerializer("json"), name=_shown(source))
 
 
+class S3SessionStore(SessionStore):
+    """Sessions in an S3 bucket, one object each: for archives, since each save sends the whole session.
+
+    Args:
+        source: The name of the bucket, or a URL such as `s3://BUCKET/PREFIX?region=eu-west-1`.
+        serializer: How states become bytes.
+        options: As of `holdall.stores.s3.S3Store`; credentials come from where AWS's tools look for them.
+    """
+
+    def __init__(self, source: str, *, serializer: StateSerializer | None = None, **options: Any) -> None:
+        from holdall.stores.s3 import S3Store
+
+        bucket, path, connect = aws_url(source, "s3")
+        if path:
+            options.setdefault("prefix", f"{path}/")
+        options["connect"] = connect | dict(options.get("connect") or {})
+        super().__init__(S3Store(bucket, **options), serializer, name=source)
+
+
 def _shown(source: Any) -> str:
     return mask_url(source) if isinstance(source, str) else type(source).__name__

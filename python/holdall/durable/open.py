@@ -12,6 +12,7 @@ from holdall.durable.backends import (
     MongoSessionStore,
     PostgresSessionStore,
     RedisSessionStore,
+    S3SessionStore,
     SqliteSessionStore,
 )
 from holdall.durable.sync import SyncSessionStore, refuse_in_loop
@@ -32,10 +33,12 @@ SCHEMES: Final = (
     "redis+cluster://",
     "mongodb://",
     "dynamodb://",
+    "s3://",
 )
 _REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d{1,5})?")
 _POSTGRES: Final = frozenset({"postgresql", "postgres"})
+_AWS: Final = {"dynamodb": DynamoSessionStore, "s3": S3SessionStore}
 _MONGODB: Final = frozenset({"mongodb", "mongodb+srv"})
 
 
@@ -50,7 +53,7 @@ def open(  # noqa: A001 - `holdall.open` is the public name
         url: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
             `redis://host:6379/0`, `rediss://` (TLS), `redis+sentinel://host:26379,host:26379/master/0`,
             `redis+cluster://host:6379`, `mongodb://host:27017/database`, `mongodb+srv://`,
-            `dynamodb://TABLE?region=eu-west-1` (also `endpoint_url=`; credentials as AWS's tools find them).
+            `dynamodb://TABLE?region=eu-west-1`, `s3://BUCKET/PREFIX?region=eu-west-1` (both also `endpoint_url=`; credentials as AWS's tools find them).
         serializer: How states become bytes; by default what suits the backend.
         options: Passed to the backend's store (pool sizes, key prefix, durability, ...).
 
@@ -67,9 +70,9 @@ def open(  # noqa: A001 - `holdall.open` is the public name
         return MemorySessionStore(serializer=serializer, **options)
     if colon and scheme == "sqlite":
         return SqliteSessionStore(_sqlite_path(url, rest), serializer=serializer, **options)
-    if colon and scheme == "dynamodb":
+    if colon and scheme in _AWS:
         _check_host(url)
-        return DynamoSessionStore(url, serializer=serializer, **options)
+        return _AWS[scheme](url, serializer=serializer, **options)
     if colon and scheme in _POSTGRES | _REDIS | _MONGODB:
         _check_host(url)
         if scheme in _POSTGRES:

@@ -14,6 +14,7 @@ from holdall.stores.swap import Failure
 try:
     from aiobotocore.config import AioConfig
     from aiobotocore.session import AioSession, get_session
+    from aiohttp import ClientError as HttpError
     from botocore import exceptions
 except ImportError as exc:
     raise ImportError(
@@ -45,8 +46,7 @@ _SESSIONS: Final = threading.local()
 def failure_of(error: Exception) -> Failure | None:
     """Say how an error of aiobotocore is to be read."""
     if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return "lost" if status >= _SERVER_ERROR and code_of(error) not in _THROTTLED else "refused"
+        return "lost" if status_of(error) >= _SERVER_ERROR and code_of(error) not in _THROTTLED else "refused"
     if isinstance(error, (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)):
         return "unsent"
     if isinstance(error, (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ChecksumError)):
@@ -54,12 +54,17 @@ def failure_of(error: Exception) -> Failure | None:
     if isinstance(error, exceptions.BotoCoreError):
         # no credentials, no region, arguments that the service does not know
         return "refused"
-    return "lost" if isinstance(error, (OSError, asyncio.TimeoutError)) else None
+    return "lost" if isinstance(error, (OSError, asyncio.TimeoutError, HttpError)) else None
 
 
 def code_of(error: Exception) -> str:
     """Return the service's name for an error, "" if it is not from the service."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def status_of(error: Any) -> int:
+    """Return the HTTP status of a refusal."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 class AwsLink:

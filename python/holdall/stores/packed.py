@@ -38,3 +38,20 @@ def unpack(data: bytes, n: int, *, seq: int) -> Sequence[Entry]:
             raise ValueError(f"entry {i} of {n} is cut short")
         entries.append(Entry(data[start - n_name : start].decode(), data[start:at], seq + i))
     return entries
+
+
+def size_of(data: bytes, n: int) -> int:
+    """Return how many bytes the first `n` entries take.
+
+    Raises:
+        ValueError: The bytes end before the entries do.
+    """
+    at = 0
+    for i in range(n):
+        if at + _FRAME.size > len(data):
+            raise ValueError(f"{n} entries were packed, and {i} are there")
+        n_name, n_data = _FRAME.unpack_from(data, at)
+        at += _FRAME.size + n_name + n_data
+    if at > len(data):
+        raise ValueError(f"entry {n - 1} is cut short")
+    return at

@@ -78,6 +78,7 @@ class Swaps(Generic[_Rest]):
         now: The clock, Unix seconds.
         is_shielded: Whether a call that is cancelled runs on to its end, unheard: for a driver that leaks the socket, or leaves
             the transaction, of a call that is cancelled.
+        n_seen: Of how many records the decisive part is remembered.
     """
 
     def __init__(
@@ -87,11 +88,13 @@ class Swaps(Generic[_Rest]):
         now: Callable[[], float],
         *,
         is_shielded: bool = False,
+        n_seen: int = _SEEN,
     ) -> None:
         self._backend = backend
         self._failure_of = failure_of
         self._now = now
         self._is_shielded = is_shielded
+        self._n_seen = n_seen
         self._running: set[asyncio.Future[Any]] = set()
         self._seen: OrderedDict[str, Held[_Rest]] = OrderedDict()
         # calls of this process that change one record take turns: each knows then what the one before it left
@@ -220,7 +223,7 @@ class Swaps(Generic[_Rest]):
         """Remember what lies under a key, so that the next write of it need not read it."""
         self._seen[key] = held
         self._seen.move_to_end(key)
-        while len(self._seen) > _SEEN:
+        while len(self._seen) > self._n_seen:
             self._seen.popitem(last=False)
 
     async def end(self) -> None:
