@@ -791,7 +791,7 @@ MSGPACK_MAX_DEPTH: int
 MSGPACK_MAX_UNSALTED_KEYS: int
 MSGPACK_MIN_PACKED_FLOATS: int
 
-def msgpack_encode(value: Any, *, path: str = "") -> bytes:
+def msgpack_encode(value: Any, *, path: str = "", depth: int = 0) -> bytes:
     """Encode a value in MessagePack, so that it comes back equal and of the same type.
 
     Taken are exactly None, bool, int of any size, float, str (NUL and lone surrogates too), bytes, bytearray, list, tuple,
@@ -802,6 +802,7 @@ def msgpack_encode(value: Any, *, path: str = "") -> bytes:
     Args:
         value: What to encode.
         path: What paths in errors begin with.
+        depth: How many containers the value is to stand in, towards `MSGPACK_MAX_DEPTH`.
 
     Raises:
         EncodeError: `path` names the value that cannot be stored, `reason` says why.
@@ -828,24 +829,79 @@ def msgpack_decode(data: bytes, *, start: int = 0, frozen: bool = False, frozen_
 class Unread:
     """An array of a document that was stepped over: it is well-formed, and its values are not yet made."""
 
-    @property
-    def data(self) -> bytes:
-        """The document."""
-    @property
-    def start(self) -> int:
-        """Where the array begins in it."""
-    @property
-    def end(self) -> int:
-        """Where it ends."""
     def __len__(self) -> int: ...
     def read(self) -> list[Any]:
         """Decode the array, read-only."""
+    def extend(self, target: list[Any]) -> None:
+        """Append the elements, read-only, to a list."""
+    def update(self, target: dict[Any, Any]) -> None:
+        """Put the elements, pairs of a key and a value, into a dict, the values read-only; the last of a key stays."""
 
-def msgpack_decode_state(data: bytes) -> Any:
+@final
+class Entries:
+    """The entries of one kind in a log as they were encoded, all of them or the last ones.
+
+    Args:
+        loaded: What the first entries are.
+    """
+
+    def __new__(cls, loaded: Unread | None = None) -> Entries: ...
+    def __len__(self) -> int:
+        """How many entries there are, at hand or not."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether all are at hand."""
+    def append(self, entry: bytes) -> None:
+        """Add an entry."""
+    def get(self, at: int) -> bytes | None:
+        """Return an entry, None where it is not at hand by itself."""
+    def replace(self, at: int, entry: bytes) -> None:
+        """Put another entry in the place of one."""
+    def forget(self, n: int) -> None:
+        """Keep those from the `n`-th on only."""
+    def forget_all(self, n: int) -> None:
+        """Keep none of what are now `n` entries."""
+
+def msgpack_decode_state(
+    data: bytes, names: tuple[str, ...], schema: int
+) -> tuple[Any, tuple[Unread, Unread, bytes | None] | None]:
     """Decode a whole state as `msgpack_decode` does, with `messages` and `step_results` read-only or `Unread`.
 
     `Unread` are arrays, of step results only those of pairs, that hold nothing but nil, booleans, numbers, strings, bytes,
     arrays and maps with few keys, all strings: what cannot fail to decode later. All else is decoded at once.
+
+    Args:
+        data: The document.
+        names: The fields of a state without its log.
+        schema: The version that a document must have to be taken apart.
+
+    Returns:
+        The document, and None; or, of a whole and sound document of this version whose log is unread, its fields, and its
+        messages, its step results and their order.
+    """
+
+def msgpack_encode_state(
+    state: object,
+    fields: dict[str, Any],
+    names: tuple[str, ...],
+    schema: int,
+    messages: Unread | Entries | list[Any],
+    step_results: Unread | Entries | list[Any],
+    kinds: bytes | bytearray | None,
+) -> bytes | None:
+    """Encode a whole state in one call; None where an id, or the type of a field, is not as it must be.
+
+    Args:
+        state: What to ask for a field that is not in `fields`.
+        fields: Values of fields.
+        names: The fields of a state without its log.
+        schema: The version of the document.
+        messages: The messages, encoded or not.
+        step_results: The step results, likewise, pairs of step and result.
+        kinds: One byte per entry, 0 for a message and 1 for a step result; None where all messages come first.
+
+    Raises:
+        EncodeError: `path` names the value that cannot be stored, `reason` says why.
     """
 
 def json_depth(text: bytes) -> int:

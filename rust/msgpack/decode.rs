@@ -70,6 +70,20 @@ impl<'a> Reader<'a> {
         self.data.len() - self.at
     }
 
+    /// The bytes that are left.
+    #[inline]
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.data.get(self.at..).unwrap_or_default()
+    }
+
+    /// Step over one whole value, of `n` bytes.
+    #[inline]
+    pub fn step_over(&mut self, n: usize) {
+        self.at = self.at.saturating_add(n).min(self.data.len());
+        self.owed = self.owed.saturating_sub(1);
+    }
+
     /// Step back over the body of the extension value that was just read, so that its content is read as tokens.
     #[inline]
     pub fn enter(&mut self, body: &[u8]) {

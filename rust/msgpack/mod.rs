@@ -4,6 +4,7 @@
 //! run of [`decode::Token`]s and never trusts a declared length further than the bytes that are left. Neither recurses,
 //! so that depth costs heap and not stack. What `MessagePack` lacks travels in the extension types of [`marker::ext`].
 
+pub mod ascii;
 pub mod decode;
 pub mod encode;
 pub mod marker;

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::ascii::is_ascii;
 use super::decode::{Fault, Reader, Token};
 use super::encode;
 use super::skip;
@@ -159,8 +160,7 @@ proptest! {
 
 /// What `skip::array` says of a document, and how much of it is then left.
 fn skipped(data: &[u8], pairs: bool) -> Option<(usize, usize)> {
-    let mut reader = Reader::new(data, 0);
-    skip::array(&mut reader, pairs).map(|n| (n, reader.left()))
+    skip::array(data, pairs).map(|array| (array.len, data.len() - array.size))
 }
 
 #[test]
@@ -200,4 +200,111 @@ fn what_might_not_decode_is_not_stepped_over() {
         wide.extend([0xa1, b'a' + key, 0xc0]);
     }
     assert_eq!(skipped(&wide, false), None);
+}
+
+/// As `skip::array`, by tokens.
+fn stepped_over(data: &[u8], pairs: bool) -> Option<(usize, usize)> {
+    fn text(text: &[u8]) -> Option<()> {
+        std::str::from_utf8(text).is_ok().then_some(())
+    }
+
+    fn value(reader: &mut Reader<'_>, depth: usize) -> Option<()> {
+        match reader.token().ok()? {
+            Token::Str(found) => text(found),
+            Token::Array(n) if depth < 32 => (0..n).try_for_each(|_| value(reader, depth + 1)),
+            Token::Map(n) if depth < 32 && n <= 16 => {
+                let mut keys = Vec::new();
+                for _ in 0..n {
+                    let Token::Str(key) = reader.token().ok()? else { return None };
+                    text(key)?;
+                    if keys.contains(&key) {
+                        return None;
+                    }
+                    keys.push(key);
+                    value(reader, depth + 1)?;
+                }
+                Some(())
+            }
+            Token::Ext(..) | Token::Array(_) | Token::Map(_) => None,
+            _ => Some(()),
+        }
+    }
+
+    let mut reader = Reader::new(data, 0);
+    let Token::Array(n) = reader.token().ok()? else { return None };
+    for _ in 0..n {
+        if pairs {
+            if reader.token() != Ok(Token::Array(2)) {
+                return None;
+            }
+            match reader.token().ok()? {
+                Token::Uint(_) | Token::Int(_) => {}
+                Token::Str(found) => text(found)?,
+                _ => return None,
+            }
+        }
+        value(&mut reader, 0)?;
+    }
+    Some((n, reader.left()))
+}
+
+/// A value as bytes: of all kinds, in all forms, not always sound.
+fn a_value() -> impl Strategy<Value = Vec<u8>> {
+    let plain = prop_oneof![
+        any::<u8>().prop_map(|byte| vec![byte]),
+        any::<i64>().prop_map(|value| written(|out| encode::int(out, value))),
+        any::<f64>().prop_map(|value| written(|out| encode::float(out, value))),
+        any::<Vec<u8>>().prop_map(|data| written(|out| encode::bin(out, &data).expect("short"))),
+        "\\PC{0,300}".prop_map(|text| written(|out| encode::str(out, text.as_bytes()).expect("short"))),
+        "[ab]{0,2}".prop_map(|text| [&[0xda, 0, text.len() as u8], text.as_bytes()].concat()),
+        Just(vec![0xca, 1, 2, 3, 4]),
+        Just(vec![0xd4, 1, 0]),
+    ];
+    plain.prop_recursive(4, 32, 20, |inner| {
+        (proptest::collection::vec(inner, 0..20), 0..3).prop_map(|(values, kind)| {
+            let mut out = Vec::new();
+            match kind {
+                0 => encode::array(&mut out, values.len()).expect("short"),
+                1 => out.extend([0xdd, 0, 0, 0, values.len() as u8]),
+                _ => encode::map(&mut out, values.len()).expect("short"),
+            }
+            for (at, value) in values.iter().enumerate() {
+                if kind == 2 {
+                    encode::str(&mut out, format!("{}", at % 18).as_bytes()).expect("short");
+                }
+                out.extend(value);
+            }
+            out
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_stepped_over_is_what_tokens_tell(values in proptest::collection::vec(a_value(), 0..4), pairs: bool, cut in 0_usize..2000) {
+        let mut data = Vec::new();
+        encode::array(&mut data, values.len()).expect("short");
+        for value in &values {
+            if pairs {
+                data.extend([0x92, 0xcc, 0xff]);
+            }
+            data.extend(value);
+        }
+        prop_assert_eq!(skipped(&data, pairs), stepped_over(&data, pairs));
+        data.truncate(cut);
+        prop_assert_eq!(skipped(&data, pairs), stepped_over(&data, pairs));
+    }
+
+    #[test]
+    fn any_bytes_are_stepped_over_as_tokens_tell(data: Vec<u8>, pairs: bool) {
+        prop_assert_eq!(skipped(&data, pairs), stepped_over(&data, pairs));
+    }
+
+    #[test]
+    fn a_text_is_ascii_where_no_byte_is_high(mut text in proptest::collection::vec(0_u8..0x80, 0..200), at: usize, bit: bool) {
+        if let Some(byte) = text.len().checked_sub(1).and_then(|last| text.get_mut(at % (last + 1))) && bit {
+            *byte |= 0x80;
+        }
+        prop_assert_eq!(is_ascii(&text), text.is_ascii());
+    }
 }

@@ -1,23 +1,27 @@
 //! The binding of `msgpack`: straight from Python objects to bytes and back, with nothing in between.
 
+mod atoms;
 mod buffer;
+mod containers;
 mod decode;
 mod encode;
+mod entries;
 mod keys;
 mod nesting;
+mod path;
+mod rare;
+mod read_only;
+mod state;
+mod text;
 mod unread;
-
-use std::sync::LazyLock;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 /// What `holdall.state.values` lends: the read-only containers, and the two functions for what is rare.
 struct Lent {
-    dict: Py<PyType>,
-    list: Py<PyType>,
-    set: Py<PyType>,
+    read_only: read_only::ReadOnly,
     pack_extra: Py<PyAny>,
     unpack_extra: Py<PyAny>,
 }
@@ -28,9 +32,7 @@ impl Lent {
         LENT.get_or_try_init(py, || {
             let values = py.import("holdall.state.values")?;
             Ok(Self {
-                dict: values.getattr("ReadOnlyDict")?.cast_into::<PyType>()?.unbind(),
-                list: values.getattr("ReadOnlyList")?.cast_into::<PyType>()?.unbind(),
-                set: values.getattr("ReadOnlySet")?.cast_into::<PyType>()?.unbind(),
+                read_only: read_only::ReadOnly::of(&values)?,
                 pack_extra: values.getattr("pack_extra")?.unbind(),
                 unpack_extra: values.getattr("unpack_extra")?.unbind(),
             })
@@ -40,9 +42,9 @@ impl Lent {
 
 /// See `_native.pyi`.
 #[pyfunction]
-#[pyo3(signature = (value, *, path = ""))]
-fn msgpack_encode<'py>(value: &Bound<'py, PyAny>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
-    encode::encode(value, path, Lent::get(value.py())?)
+#[pyo3(signature = (value, *, path = "", depth = 0))]
+fn msgpack_encode<'py>(value: &Bound<'py, PyAny>, path: &str, depth: usize) -> PyResult<Bound<'py, PyBytes>> {
+    encode::encode(value, path, depth, Lent::get(value.py())?)
 }
 
 /// See `_native.pyi`.
@@ -61,10 +63,28 @@ fn msgpack_decode<'py>(
 
 /// See `_native.pyi`.
 #[pyfunction]
-fn msgpack_decode_state<'py>(data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
-    static LOG_FIELDS: LazyLock<[String; 2]> = LazyLock::new(|| ["messages".into(), "step_results".into()]);
-    let py = data.py();
-    decode::decode(py, data.as_bytes(), 0, false, LOG_FIELDS.as_slice(), Lent::get(py)?, Some(data))
+#[pyo3(signature = (state, fields, names, schema, messages, step_results, kinds))]
+fn msgpack_encode_state<'py>(
+    state: &Bound<'py, PyAny>,
+    fields: &Bound<'py, PyDict>,
+    names: &Bound<'py, PyTuple>,
+    schema: i64,
+    messages: &Bound<'py, PyAny>,
+    step_results: &Bound<'py, PyAny>,
+    kinds: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let lent = Lent::get(state.py())?;
+    state::encode(state, fields, names, schema, [messages, step_results], kinds, lent)
+}
+
+/// See `_native.pyi`.
+#[pyfunction]
+fn msgpack_decode_state<'py>(
+    data: &Bound<'py, PyBytes>,
+    names: &Bound<'py, PyTuple>,
+    schema: i64,
+) -> PyResult<(Bound<'py, PyAny>, Option<state::Log<'py>>)> {
+    state::load(data, names, schema, Lent::get(data.py())?)
 }
 
 /// See `_native.pyi`.
@@ -80,6 +100,8 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(json_depth, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_encode, module)?)?;
     module.add_class::<unread::Unread>()?;
+    module.add_class::<entries::Entries>()?;
+    module.add_function(wrap_pyfunction!(msgpack_encode_state, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode_state, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode, module)?)
 }

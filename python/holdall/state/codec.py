@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
-from holdall._native import msgpack_decode, msgpack_decode_state, msgpack_encode
+from holdall._native import msgpack_decode, msgpack_decode_state, msgpack_encode, msgpack_encode_state
 from holdall.errors import ArgumentError, DecodeError, DecryptError, UnknownNameError
 from holdall.state import seal
 from holdall.state.document import (
@@ -21,7 +21,6 @@ from holdall.state.document import (
     log_fields,
     read_log,
     state_of,
-    unread_state_of,
 )
 from holdall.state.log import IS_MESSAGE, IS_RESULT, MESSAGE, STEP_RESULT, Items, Pending
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
@@ -36,6 +35,7 @@ ENCRYPTED: Final = "encrypted"
 # A msgpack entry is the array [schema version, value]; the version is below 128 and takes one byte.
 _PAIR: Final = 0x92
 _HEAD_NAMES: Final = ("_version", *HEAD_FIELDS)
+_STATE_FIELDS: Final = (*HEAD_FIELDS, "version")
 _head_values: Final = attrgetter(*HEAD_FIELDS)
 _ENTRY_HEADER: Final = bytes([_PAIR, ENTRIES.current])
 
@@ -197,12 +197,10 @@ class StateSerializer:
 
     def dumps(self, state: SessionState) -> bytes:
         """Return the whole state as one document."""
-        document = _head(state)
-        document["version"] = state.version
-        log = state.unread or state.log
-        if self.format == "msgpack" and log.is_encoded:
-            data = log.document(msgpack_encode(document))
-        else:
+        data = _encoded(state) if self.format == "msgpack" else None
+        if data is None:
+            document = _head(state)
+            document["version"] = state.version
             document.update(log_fields(state))
             data = self._dumps(document)
         if self.compression is None and self.encryption is None:
@@ -213,14 +211,17 @@ class StateSerializer:
         """Return the state that `dumps` wrote, in whichever format; errors as for `restore`."""
         data = self._open(data, record=record or "", kind=DOCUMENT, seq=0)
         name = _format_of(data)
-        document = msgpack_decode_state(data) if name == "msgpack" else _codec(name)[1](data)
-        state = unread_state_of(document)
-        if state is None:
+        if name == "msgpack":
+            document, log = msgpack_decode_state(data, _STATE_FIELDS, HEADS.current)
+            if log is not None:
+                return SessionState.of_fields(document, log)
             read_log(document)
-            document = _upgraded(document)
-            items = items_of(document)
-            state = state_of(document)
-            state.load_log(items, stored=False)
+        else:
+            document = _codec(name)[1](data)
+        document = _upgraded(document)
+        items = items_of(document)
+        state = state_of(document)
+        state.load_log(items, stored=False)
         return state
 
     def seal_tag(self, name: str, value: str, *, record: str) -> str:
@@ -301,6 +302,17 @@ def _head(state: SessionState) -> dict[str, Any]:
     document = dict(zip(_HEAD_NAMES, (HEADS.current, *_head_values(state)), strict=True))
     check_types(document)
     return document
+
+
+def _encoded(state: SessionState) -> bytes | None:
+    """Return the document of a state, made in one call; None where something is wrong with its head."""
+    # What a subclass computes is not among the values of the instance.
+    fields = vars(state) if type(state) is SessionState else {}
+    unread = state.unread
+    if unread is not None:
+        return msgpack_encode_state(state, fields, _STATE_FIELDS, HEADS.current, *unread)
+    log = state.log
+    return msgpack_encode_state(state, fields, _STATE_FIELDS, HEADS.current, *log.encoded, log.kinds)
 
 
 def _upgraded(document: dict[str, Any]) -> dict[str, Any]:

@@ -10,17 +10,14 @@ from typing import Any
 
 from holdall._native import Unread, msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError
-from holdall.state.log import IS_MESSAGE, IS_RESULT, Items, UnreadLog
+from holdall.state.log import IS_MESSAGE, IS_RESULT, Items
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
-from holdall.state.upgrade import HEADS
 
 # Read-only where a document is read: what stands in the log, and the value of an entry.
 FROZEN_FIELDS = ("messages", "step_results", "value")
 _EXTRA_FIELDS = frozenset({"_version", "_order", "version", "messages", "step_results"})
 _PAIR = 2
 _STEP_TYPES = (int, str)
-_WHOLE = frozenset({"_version", "version", "messages", "step_results", *HEAD_FIELDS})
-_NO_FIELDS = ("_version", "messages", "step_results", "_order")
 
 
 def _bad(reason: str) -> DecodeError:
@@ -60,9 +57,7 @@ def items_of(document: dict[str, Any]) -> Items:
     return Items(kinds, messages, pairs)
 
 
-def _is_order(order: Any, n_messages: int, n_pairs: int) -> bool:
-    if order is None:
-        return True
+def _is_order(order: object, n_messages: int, n_pairs: int) -> bool:
     return (
         type(order) is bytes
         and len(order) == n_messages + n_pairs
@@ -113,31 +108,6 @@ def state_of(document: dict[str, Any]) -> SessionState:
         raise _bad(f"version is a {type(version).__name__}")
     state.version = version
     return state
-
-
-def unread_state_of(document: dict[str, Any]) -> SessionState | None:
-    """Return the state of a whole document whose log is unread, which becomes its log when somebody asks for it.
-
-    The document is used up; where it is not such a one, or something is wrong with it, the answer is None, and it is as
-    it was.
-    """
-    messages, pairs = document.get("messages"), document.get("step_results")
-    if type(messages) is not Unread or type(pairs) is not Unread or document.get("_version") != HEADS.current:
-        return None
-    if len(document) != len(_WHOLE) + ("_order" in document) or not document.keys() >= _WHOLE:
-        return None
-    order = document.get("_order")
-    try:
-        check_id("session_id", document["session_id"])
-        check_id("user_id", document["user_id"])
-        check_types(document)
-    except ArgumentError:
-        return None
-    if type(document["version"]) is not int or not _is_order(order, len(messages), len(pairs)):
-        return None
-    for name in _NO_FIELDS:
-        document.pop(name, None)
-    return SessionState.of_fields(document, UnreadLog(messages, pairs, order))
 
 
 def read_log(document: dict[str, Any]) -> None:

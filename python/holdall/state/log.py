@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
-from holdall._native import msgpack_decode, msgpack_encode
+from holdall._native import Entries, msgpack_decode, msgpack_encode
 from holdall.errors import EncodeError
+from holdall.state.values import ReadOnlyList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 StepKey = int | str
+# All entries of a document that was loaded, until somebody asks for them: messages, pairs of step and result, and the kinds in
+# order, None where all messages come first.
+UnreadLog = tuple["Unread", "Unread", "bytes | None"]
 
 MESSAGE: Final = "message"
 STEP_RESULT: Final = "step_result"
@@ -33,15 +36,8 @@ STEP_RESULT: Final = "step_result"
 KINDS: Final = (MESSAGE, STEP_RESULT)
 IS_MESSAGE: Final = 0
 IS_RESULT: Final = 1
-
-# Names of the fields in MessagePack; written out, since the encoder is not called while this module is imported: it imports
-# this package when it is first called.
-_MESSAGES: Final = b"\xa8messages"
-_STEP_RESULTS: Final = b"\xacstep_results"
-_ORDER: Final = b"\xa6_order"
-# A map of so many pairs has a header of three bytes.
-_MAP_16: Final = 16
-_TURNED: Final = bytes([IS_RESULT, IS_MESSAGE]) + bytes(254)
+# An entry stands in a document within its map and an array.
+_DEPTH: Final = 2
 
 
 class Item(NamedTuple):
@@ -54,7 +50,7 @@ class Item(NamedTuple):
     @classmethod
     def of(cls, kind: str, value: Any, *, path: str) -> Item:
         """Take a snapshot of `value`; an `EncodeError` names the path of what cannot be stored."""
-        packed = msgpack_encode(value, path=path)
+        packed = msgpack_encode(value, path=path, depth=_DEPTH)
         return cls(kind, msgpack_decode(packed, frozen=True), packed)
 
     @classmethod
@@ -88,15 +84,12 @@ class Pending(NamedTuple):
 class Items(Sequence[Item]):
     """All entries as they were at one instant: cheap to take, since only references are copied."""
 
-    __slots__ = ("kinds", "messages", "packed", "pairs")
+    __slots__ = ("kinds", "messages", "pairs")
 
-    def __init__(
-        self, kinds: bytes, messages: list[Message], pairs: list[Sequence[Any]], packed: dict[int, bytes] | None = None
-    ) -> None:
+    def __init__(self, kinds: bytes | bytearray, messages: list[Message], pairs: list[Sequence[Any]]) -> None:
         self.kinds = kinds
         self.messages = messages
         self.pairs = pairs
-        self.packed = packed or {}
 
     @classmethod
     def of(cls, items: Iterable[Item]) -> Items:
@@ -108,15 +101,14 @@ class Items(Sequence[Item]):
             bytes(KINDS.index(item.kind) for item in taken),
             [item.value for item in taken if item.kind == MESSAGE],
             [item.value for item in taken if item.kind == STEP_RESULT],
-            {seq: item.packed for seq, item in enumerate(taken) if item.packed is not None},
         )
 
     def since(self, start: int) -> Iterator[Item]:
         """Yield the entries from seq `start` on."""
         n_messages = self.kinds.count(IS_MESSAGE, 0, start)
         values = (iter(self.messages[n_messages:]), iter(self.pairs[start - n_messages :]))
-        for seq, kind in enumerate(self.kinds[start:], start):
-            yield Item(KINDS[kind], next(values[kind]), self.packed.get(seq))
+        for kind in self.kinds[start:]:
+            yield Item(KINDS[kind], next(values[kind]))
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -134,78 +126,111 @@ class Items(Sequence[Item]):
         return next(self.since(range(len(self))[at]))
 
 
-def _array(n: int) -> bytes:
-    """Return the header of an array."""
-    if n < 16:  # noqa: PLR2004 - as the specification has it
-        return bytes([0x90 | n])
-    return b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
+class Marks:
+    """What is known of the entries besides their values: their kinds in order, the watermark, and their encoded forms.
 
-
-class UnreadLog(NamedTuple):
-    """All entries of a document that was loaded, until somebody asks for them.
+    Both views note their changes here. It refers to neither, so that a state ends with its last reference.
 
     Attributes:
-        messages: The messages, an array.
-        pairs: The step results, an array of pairs.
-        order: The kinds of the entries, None where all messages come first.
+        kinds: One byte per entry.
+        pairs: The step results as they were recorded, a step that was recorded twice twice; None while they are those of the
+            dict, each step once.
+        encoded: Of each kind, the entries that are at hand as they were encoded, so that each is encoded once: those that
+            are not stored yet, or all of a document.
+        saved: How many leading entries are known to stand in the store just as they are here.
+        stored: How many entries the store holds.
     """
 
-    messages: Unread
-    pairs: Unread
-    order: bytes | None
+    __slots__ = ("encoded", "kinds", "pairs", "saved", "stored")
 
-    def read(self) -> Items:
-        """Decode them."""
-        kinds = self.order
-        if kinds is None:
-            kinds = bytes(len(self.messages)) + bytes([IS_RESULT]) * len(self.pairs)
-        return Items(kinds, self.messages.read(), self.pairs.read())
+    def __init__(self, kinds: bytearray, pairs: list[Sequence[Any]] | None, encoded: tuple[Entries, Entries]) -> None:
+        self.kinds = kinds
+        self.pairs = pairs
+        self.encoded = encoded
+        self.saved = 0
+        self.stored = 0
 
-    @property
-    def is_encoded(self) -> bool:
-        """True: they stand in the document."""
-        return True
+    def add(self, kind: int, packed: bytes) -> None:
+        """Note an entry that is appended to its container."""
+        self.encoded[kind].append(packed)
+        self.kinds.append(kind)
 
-    def document(self, head: bytes) -> bytes:
-        """Return the document of an encoded head, a map, and these entries as they were encoded."""
-        messages, pairs = (memoryview(unread.data)[unread.start : unread.end] for unread in (self.messages, self.pairs))
-        return _document(head, (messages,), (pairs,), self.order)
+    def seq_of(self, kind: int, index: int) -> int:
+        """Return the seq of the entry that is the `index`-th of its kind."""
+        if kind == IS_MESSAGE and self.kinds.find(IS_RESULT, 0, index + 1) < 0:
+            return index
+        return bisect_left(range(len(self.kinds)), index + 1, key=lambda seq: self.kinds.count(kind, 0, seq + 1))
 
+    def replaced(self, kind: int, index: int, packed: bytes) -> None:
+        """Note that another value stands at the `index`-th place of its kind."""
+        self.encoded[kind].replace(index, packed)
+        self.saved = min(self.saved, self.seq_of(kind, index))
 
-def _document(
-    head: bytes, messages: Iterable[bytes | memoryview], pairs: Iterable[bytes | memoryview], order: bytes | None
-) -> bytes:
-    """Add the log, encoded, to a head that is encoded as a map of less than 14 pairs."""
-    n = (head[0] & 0x0F) + 2
-    end: tuple[bytes, ...] = ()
-    if order is not None:
-        n += 1
-        end = (_ORDER, msgpack_encode(order))
-    start = bytes([0x80 | n]) if n < _MAP_16 else bytes([0xDE, 0, n])
-    return b"".join((start, memoryview(head)[1:], _MESSAGES, *messages, _STEP_RESULTS, *pairs, *end))
+    def inserted(self, kind: int, index: int) -> None:
+        """Note an entry put in front of the `index`-th of its kind."""
+        seq = self.seq_of(kind, index)
+        self.kinds.insert(seq, kind)
+        self.encoded[kind].forget_all(len(self.encoded[kind]) + 1)
+        self.saved = min(self.saved, seq)
+
+    def removed(self, kind: int, indices: Sequence[int]) -> None:
+        """Note that the entries at these places of their kind, ascending, are gone."""
+        seqs = [self.seq_of(kind, index) for index in indices]
+        if not seqs:
+            return
+        for seq in reversed(seqs):
+            del self.kinds[seq]
+        self.encoded[kind].forget_all(len(self.encoded[kind]) - len(seqs))
+        self.saved = min(self.saved, seqs[0])
 
 
 class Log:
-    """The kinds of the entries in order, the step results as they were recorded, and the watermark.
+    """Messages and step results in the order in which they came, with the watermark: see `Marks`."""
 
-    The messages themselves are in `messages`, which is what `SessionState.messages` gives.
-    """
+    __slots__ = ("_marks", "_messages", "_results")
 
-    __slots__ = ("kinds", "messages", "packed", "pairs", "saved", "stored")
+    def __init__(self, messages: list[Message], results: dict[StepKey, Any], marks: Marks) -> None:
+        self._messages = messages
+        self._results = results
+        self._marks = marks
 
-    def __init__(self, messages: list[Message], pairs: list[Sequence[Any]]) -> None:
-        self.kinds = bytearray()
-        self.messages = messages
-        self.pairs = pairs
-        # Bytes of entries that are not stored yet, so that each is encoded once.
-        self.packed: dict[int, bytes] = {}
-        self.saved = 0
-        self.stored = 0
+    @property
+    def saved(self) -> int:
+        """How many leading entries are known to stand in the store just as they are here."""
+        return self._marks.saved
+
+    @saved.setter
+    def saved(self, saved: int) -> None:
+        self._marks.saved = saved
+
+    @property
+    def stored(self) -> int:
+        """How many entries the store holds; those beyond `saved` are stale and will be cut."""
+        return self._marks.stored
+
+    @stored.setter
+    def stored(self, stored: int) -> None:
+        self._marks.stored = stored
+
+    @property
+    def kinds(self) -> bytearray:
+        """One byte per entry."""
+        return self._marks.kinds
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages."""
+        return self._messages
+
+    @property
+    def pairs(self) -> list[Sequence[Any]]:
+        """The step results as they were recorded."""
+        return pairs_of(self._marks, self._results)
 
     @property
     def items(self) -> Items:
         """All entries as they are now."""
-        return Items(bytes(self.kinds), self.messages[:], self.pairs[:], dict(self.packed))
+        return Items(bytes(self.kinds), self._messages[:], self.pairs[:])
 
     @property
     def order(self) -> bytes | None:
@@ -215,66 +240,44 @@ class Log:
         return kinds if kinds.find(IS_RESULT, 0, n_messages) >= 0 else None
 
     @property
-    def is_encoded(self) -> bool:
-        """Whether every entry is at hand as it was encoded."""
-        return len(self.packed) == len(self.kinds)
-
-    def document(self, head: bytes) -> bytes:
-        """Return the document of an encoded head and the entries, where every one `is_encoded`."""
-        kinds = self.kinds
-        entries = list(map(self.packed.__getitem__, range(len(kinds))))
-        messages = (_array(len(self.messages)), *compress(entries, kinds.translate(_TURNED)))
-        pairs = (_array(len(self.pairs)), *compress(entries, kinds))
-        return _document(head, messages, pairs, self.order)
-
-    def add(self, item: Item) -> None:
-        """Note an entry that was appended to its container."""
-        if item.packed is not None:
-            self.packed[len(self.kinds)] = item.packed
-        self.kinds.append(KINDS.index(item.kind))
-
-    def seq_of(self, kind: int, index: int) -> int:
-        """Return the seq of the entry that is the `index`-th of its kind."""
-        if not self.pairs:
-            return index
-        return bisect_left(range(len(self.kinds)), index + 1, key=lambda seq: self.kinds.count(kind, 0, seq + 1))
-
-    def replaced(self, seq: int, item: Item) -> None:
-        """Note that another value stands at `seq`."""
-        self.saved = min(self.saved, seq)
-        if item.packed is not None:
-            self.packed[seq] = item.packed
-
-    def inserted(self, seq: int, item: Item) -> None:
-        """Note an entry put in front of `seq`."""
-        self.kinds.insert(seq, KINDS.index(item.kind))
-        self.packed = {at + (at >= seq): data for at, data in self.packed.items()}
-        self.replaced(seq, item)
-
-    def removed(self, seqs: list[int]) -> None:
-        """Note that the entries at `seqs`, ascending, are gone."""
-        if not seqs:
-            return
-        for seq in reversed(seqs):
-            del self.kinds[seq]
-        gone = set(seqs)
-        self.packed = {at - bisect_left(seqs, at): data for at, data in self.packed.items() if at not in gone}
-        self.saved = min(self.saved, seqs[0])
+    def encoded(self) -> tuple[Entries | list[Message], Entries | list[Sequence[Any]]]:
+        """The entries of each kind, as they were encoded where all are at hand."""
+        messages, results = self._marks.encoded
+        return messages if messages.is_whole else self._messages, results if results.is_whole else self.pairs
 
     def pending(self) -> Pending:
         """Return what has to be sent; nothing changes until `mark_saved`."""
-        keep = self.saved if self.stored > self.saved else None
-        return Pending(self.saved, keep, tuple(self._since(self.saved)))
+        marks = self._marks
+        start = marks.saved
+        keep = start if marks.stored > start else None
+        n_messages = marks.kinds.count(IS_MESSAGE, 0, start)
+        at = [n_messages, start - n_messages]
+        items = []
+        for item, kind in zip(self._since(start), marks.kinds[start:], strict=True):
+            items.append(item._replace(packed=marks.encoded[kind].get(at[kind])))
+            at[kind] += 1
+        return Pending(start, keep, tuple(items))
 
     def mark_saved(self, pending: Pending) -> None:
         """Record that `pending` is stored. What was appended or edited since then stays to be sent."""
-        self.stored = pending.start + len(pending.items)
-        if self.saved == pending.start:
-            for now, sent in zip(self._since(self.saved), pending.items, strict=False):
+        marks = self._marks
+        marks.stored = pending.start + len(pending.items)
+        if marks.saved == pending.start:
+            for now, sent in zip(self._since(marks.saved), pending.items, strict=False):
                 if now.value is not sent.value or now.kind != sent.kind:
                     break
-                self.packed.pop(self.saved, None)
-                self.saved += 1
+                marks.saved += 1
+            n_messages = marks.kinds.count(IS_MESSAGE, 0, marks.saved)
+            marks.encoded[IS_MESSAGE].forget(n_messages)
+            marks.encoded[IS_RESULT].forget(marks.saved - n_messages)
 
     def _since(self, start: int) -> Iterator[Item]:
-        return Items(self.kinds, self.messages, self.pairs, self.packed).since(start)  # type: ignore[arg-type]
+        return Items(self.kinds, self._messages, self.pairs).since(start)
+
+
+def pairs_of(marks: Marks, results: dict[StepKey, Any]) -> list[Sequence[Any]]:
+    """Return the step results as they were recorded, and keep them: entries are known again as objects."""
+    pairs = marks.pairs
+    if pairs is None:
+        pairs = marks.pairs = [ReadOnlyList(pair) for pair in results.items()]
+    return pairs

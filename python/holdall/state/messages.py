@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from holdall._native import msgpack_encode
 from holdall.errors import ArgumentError
-from holdall.state.log import IS_MESSAGE, IS_RESULT, MESSAGE, STEP_RESULT, Item, Log, Message, Pending, StepKey
+from holdall.state.log import (
+    IS_MESSAGE,
+    IS_RESULT,
+    MESSAGE,
+    STEP_RESULT,
+    Item,
+    Marks,
+    Message,
+    Pending,
+    StepKey,
+    pairs_of,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MESSAGE", "STEP_RESULT", "Item", "Log", "Message", "MessageLog", "Pending", "StepKey", "StepResults"]
+__all__ = ["MESSAGE", "STEP_RESULT", "Item", "Message", "MessageLog", "Pending", "StepKey", "StepResults"]
 
 T = TypeVar("T")
 
@@ -24,34 +35,34 @@ class MessageLog(list[Message]):
     the next save what follows it. A streamed message is appended when it is complete, or with a status.
     """
 
-    __slots__ = ("_log",)
+    __slots__ = ("_marks",)
     __hash__ = None
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         super().__init__(messages)
-        self._log: Log
+        self._marks: Marks
 
-    def bind(self, log: Log) -> None:
-        """Note changes in `log`."""
-        self._log = log
+    def bind(self, marks: Marks) -> None:
+        """Note changes in `marks`."""
+        self._marks = marks
 
     def _item(self, message: Any, index: int) -> Item:
         return Item.of(MESSAGE, message, path=f"messages[{index}]")
 
-    def _seq(self, index: int) -> int:
-        return self._log.seq_of(IS_MESSAGE, index)
-
     def append(self, message: Message) -> None:
         """Add a message, as it is now: later changes of the caller's dict are not seen."""
         item = self._item(message, len(self))
-        self._log.add(item)
+        self._marks.add(IS_MESSAGE, item.bytes_of_value())
         super().append(item.value)
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add messages, all or, where one cannot be stored, none."""
         items = [self._item(message, len(self) + n) for n, message in enumerate(messages)]
+        self._add(items)
+
+    def _add(self, items: list[Item]) -> None:
         for item in items:
-            self._log.add(item)
+            self._marks.add(IS_MESSAGE, item.bytes_of_value())
         super().extend(item.value for item in items)
 
     def insert(self, index: SupportsIndex, message: Message) -> None:
@@ -61,7 +72,7 @@ class MessageLog(list[Message]):
             self.append(message)
             return
         item = self._item(message, at)
-        self._log.inserted(self._seq(at), item)
+        self._marks.inserted(IS_MESSAGE, at)
         super().insert(at, item.value)
 
     @overload
@@ -76,13 +87,13 @@ class MessageLog(list[Message]):
             return
         at = range(len(self))[index]
         item = self._item(message, at)
-        self._log.replaced(self._seq(at), item)
+        self._marks.replaced(IS_MESSAGE, at, item.bytes_of_value())
         super().__setitem__(at, item.value)
 
     def __delitem__(self, index: SupportsIndex | slice) -> None:
         at = range(len(self))[index]
         gone = sorted(at) if isinstance(at, range) else [at]
-        self._log.removed([self._seq(n) for n in gone])
+        self._marks.removed(IS_MESSAGE, gone)
         super().__delitem__(index)
 
     def reset(self, messages: Iterable[Message]) -> None:
@@ -94,11 +105,9 @@ class MessageLog(list[Message]):
                 break
             same += 1
         items = [self._item(message, same + n) for n, message in enumerate(new[same:])]
-        self._log.removed([self._seq(n) for n in range(same, len(self))])
+        self._marks.removed(IS_MESSAGE, range(same, len(self)))
         super().__delitem__(slice(same, None))
-        for item in items:
-            self._log.add(item)
-        super().extend(item.value for item in items)
+        self._add(items)
 
     def pop(self, index: SupportsIndex = -1) -> Message:
         """Take a message out and return it."""
@@ -143,31 +152,31 @@ class MessageLog(list[Message]):
 class StepResults(dict[StepKey, Any]):
     """What each step gave: a dict from step to result, read-only results; a step recorded twice keeps the last."""
 
-    __slots__ = ("_log",)
+    __slots__ = ("_marks",)
     __hash__ = None
 
     def __init__(self, pairs: Iterable[Sequence[Any]] = ()) -> None:
         super().__init__(pairs)  # type: ignore[arg-type]
-        self._log: Log
+        self._marks: Marks
 
-    def bind(self, log: Log) -> None:
-        """Note changes in `log`."""
-        self._log = log
+    def bind(self, marks: Marks) -> None:
+        """Note changes in `marks`."""
+        self._marks = marks
 
     def __setitem__(self, step: StepKey, result: Any) -> None:
         if type(step) is not int and type(step) is not str:
             raise ArgumentError(f"a step is an int or a str, not {type(step).__name__}")
         item = Item.of_step(step, result)
-        self._log.add(item)
-        self._log.pairs.append(item.value)
+        pairs_of(self._marks, self).append(item.value)
+        self._marks.add(IS_RESULT, item.bytes_of_value())
         super().__setitem__(step, item.value[1])
 
     def __delitem__(self, step: StepKey) -> None:
+        pairs = pairs_of(self._marks, self)
         super().__delitem__(step)
         # Every record of the step has to go.
-        pairs = self._log.pairs
         gone = [n for n, pair in enumerate(pairs) if pair[0] == step]
-        self._log.removed([self._log.seq_of(IS_RESULT, n) for n in gone])
+        self._marks.removed(IS_RESULT, gone)
         for n in reversed(gone):
             del pairs[n]
 

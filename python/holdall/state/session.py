@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
 from typing import Any, Final, overload
 
+from holdall._native import Entries
 from holdall.errors import ArgumentError
-from holdall.state.log import MESSAGE, Item, Items, Log, Message, Pending, StepKey, UnreadLog
+from holdall.state.log import IS_RESULT, MESSAGE, Item, Items, Log, Marks, Message, Pending, StepKey, UnreadLog
 from holdall.state.messages import MessageLog, StepResults
 from holdall.state.values import thaw
 
 Cost = float | Decimal
+# The two views on the log, and what both note their changes in.
+Views = tuple[MessageLog, StepResults, Marks]
 
 MAX_ID_BYTES: Final = 4096
 DEFAULT_TTL_S: Final = 3600
@@ -117,12 +120,12 @@ class SessionState:
         check_id("session_id", self.session_id)
         check_id("user_id", self.user_id)
 
-    def _views(self) -> tuple[MessageLog, StepResults, Log]:
-        views: tuple[MessageLog, StepResults, Log] | None = self.__dict__.get("_log_views")
+    def _views(self) -> Views:
+        views: Views | None = self.__dict__.get("_log_views")
         if views is not None:
             return views
         unread: UnreadLog | None = self.__dict__.get("_unread")
-        views = _views_of(Items(b"", [], []) if unread is None else unread.read())
+        views = _views_of(Items(b"", [], [])) if unread is None else _read(unread)
         # Of several threads that ask first, all get what one of them made.
         views = self.__dict__.setdefault("_log_views", views)
         self.__dict__.pop("_unread", None)
@@ -131,7 +134,7 @@ class SessionState:
     @property
     def log(self) -> Log:
         """Messages and step results in the order in which they came, with the watermark."""
-        return self._views()[2]
+        return Log(*self._views())
 
     @property
     def unread(self) -> UnreadLog | None:
@@ -143,8 +146,8 @@ class SessionState:
         """Replace the log by `items`; `stored` says that the store holds exactly these."""
         views = _views_of(Items.of(items))
         if stored:
-            log = views[2]
-            log.saved = log.stored = len(log.kinds)
+            marks = views[2]
+            marks.saved = marks.stored = len(marks.kinds)
         self.__dict__["_log_views"] = views
         self.__dict__.pop("_unread", None)
 
@@ -152,8 +155,9 @@ class SessionState:
     def of_fields(cls, fields: dict[str, Any], unread: UnreadLog | None = None) -> SessionState:
         """Make a state of all `HEAD_FIELDS`, which are checked and become its own, and a log to be read when asked for."""
         state = object.__new__(cls)
-        fields.setdefault("version", 0)
-        if unread is not None:
+        if unread is None:
+            fields.setdefault("version", 0)
+        else:
             fields["_unread"] = unread
         state.__dict__ = fields
         return state
@@ -241,15 +245,34 @@ class SessionState:
         self.version, self.generation = state["version"]
 
 
-def _views_of(items: Items) -> tuple[MessageLog, StepResults, Log]:
+def _views_of(items: Items) -> Views:
     messages, pairs = MessageLog(items.messages), items.pairs[:]
     results = StepResults(pairs)
-    log = Log(messages, pairs)
-    log.kinds = bytearray(items.kinds)
-    log.packed = dict(items.packed)
-    messages.bind(log)
-    results.bind(log)
-    return messages, results, log
+    encoded = Entries(), Entries()
+    encoded[0].forget_all(len(messages))
+    encoded[1].forget_all(len(pairs))
+    marks = Marks(bytearray(items.kinds), pairs, encoded)
+    messages.bind(marks)
+    results.bind(marks)
+    return messages, results, marks
+
+
+def _read(unread: UnreadLog) -> Views:
+    read_messages, read_results, order = unread
+    messages, results = MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
+    read_messages.extend(messages)
+    read_results.update(results)
+    n_results = len(read_results)
+    pairs = None
+    if len(results) < n_results:
+        # Some step was recorded twice.
+        pairs = read_results.read()
+        results = StepResults(pairs)
+    kinds = bytearray(len(messages)) + bytes([IS_RESULT]) * n_results if order is None else bytearray(order)
+    marks = Marks(kinds, pairs, (Entries(read_messages), Entries(read_results)))
+    messages.bind(marks)
+    results.bind(marks)
+    return messages, results, marks
 
 
 def _decimal(amount: Cost) -> Decimal:

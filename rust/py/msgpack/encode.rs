@@ -5,16 +5,14 @@
 //! of its own while it is read, and its length is compared with what was declared.
 #![allow(unsafe_code, reason = "reading str, dict and list in place is what makes this as fast as its C peers")]
 
-use std::fmt::Write as _;
-
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 
-use super::Lent;
+use super::atoms::{plain, scalar, written_key};
 use super::buffer::Buffer;
-use super::keys::WRITTEN;
+use super::{Lent, path};
 use crate::msgpack::encode::{self as wire, Sink, TooLong};
 use crate::msgpack::marker::{self, ext};
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS, MIN_PACKED_FLOATS};
@@ -44,123 +42,64 @@ struct Frame<'py> {
     unsalted: usize,
 }
 
-/// Write a `str`; false where it is not Unicode text.
-///
-/// # Safety
-///
-/// The GIL is held, and `obj` is a live `str`.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "called for every other value")]
-unsafe fn string(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
-    // SAFETY: as said above; the text lives as long as the str.
-    unsafe {
-        let mut n: ffi::Py_ssize_t = 0;
-        let data = ffi::PyUnicode_AsUTF8AndSize(obj, &raw mut n);
-        if data.is_null() {
-            ffi::PyErr_Clear();
-            return false;
-        }
-        let text = std::slice::from_raw_parts(data.cast::<u8>(), n.cast_unsigned());
-        out.text(text) || wire::str(out, text).is_ok()
-    }
-}
-
-/// Write a key that is a `str`; false where it is not Unicode text.
-///
-/// # Safety
-///
-/// The GIL is held, and `key` is a live, exact `str`.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "called for every key")]
-unsafe fn written_key(out: &mut Buffer, key: *mut ffi::PyObject) -> bool {
-    // SAFETY: as said above; what `get` gives is copied before `keep` can be called.
-    unsafe {
-        if let Some((encoded, n)) = WRITTEN.get(key) {
-            out.first(encoded, n);
-            return true;
-        }
-        let start = out.len();
-        let is_written = string(out, key);
-        if is_written && !out.has_failed() {
-            WRITTEN.keep(key, out.since(start));
-        }
-        is_written
-    }
-}
-
-/// Write `obj` if it is a plain value; false where it is anything else, or not plain after all.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "half of all values are strings, which a call would hold up")]
-fn plain(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
-    // SAFETY: `obj` is live and the GIL is held.
-    unsafe {
-        let kind = ffi::Py_TYPE(obj);
-        if kind == &raw mut ffi::PyUnicode_Type {
-            return string(out, obj);
-        }
-        kind != &raw mut ffi::PyDict_Type && kind != &raw mut ffi::PyList_Type && scalar(out, obj)
-    }
-}
-
-/// Write `obj` if it is a plain value and no `str`.
-fn scalar(out: &mut Buffer, obj: *mut ffi::PyObject) -> bool {
-    // SAFETY: `obj` is live and the GIL is held; each branch calls only what fits the exact type.
-    unsafe {
-        let kind = ffi::Py_TYPE(obj);
-        if kind == &raw mut ffi::PyLong_Type {
-            let mut overflow = 0;
-            let value = ffi::PyLong_AsLongLongAndOverflow(obj, &raw mut overflow);
-            if overflow == 0 {
-                wire::int(out, value);
-                return true;
-            }
-            if overflow > 0 {
-                let value = ffi::PyLong_AsUnsignedLongLong(obj);
-                if value != u64::MAX || ffi::PyErr_Occurred().is_null() {
-                    wire::uint(out, value);
-                    return true;
-                }
-                ffi::PyErr_Clear();
-            }
-            false
-        } else if obj == ffi::Py_None() {
-            wire::nil(out);
-            true
-        } else if kind == &raw mut ffi::PyBool_Type {
-            wire::boolean(out, obj == ffi::Py_True());
-            true
-        } else if kind == &raw mut ffi::PyFloat_Type {
-            wire::float(out, ffi::PyFloat_AsDouble(obj));
-            true
-        } else if kind == &raw mut ffi::PyBytes_Type {
-            let data = ffi::PyBytes_AsString(obj).cast::<u8>();
-            wire::bin(out, std::slice::from_raw_parts(data, ffi::PyBytes_Size(obj) as usize)).is_ok()
-        } else {
-            false
-        }
-    }
-}
-
-struct Encoder<'py, 'a> {
+/// Writes values, one after the other.
+pub(super) struct Encoder<'py, 'a> {
     py: Python<'py>,
-    out: Buffer,
+    pub(super) out: Buffer,
     stack: Vec<Frame<'py>>,
+    /// What a path in an error begins with.
     base: &'a str,
+    /// Containers around the values.
+    depth: usize,
     lent: &'static Lent,
 }
 
-/// Encode `value`; `base` is what a path in an error begins with.
-pub(super) fn encode<'py>(value: &Bound<'py, PyAny>, base: &str, lent: &'static Lent) -> PyResult<Bound<'py, PyBytes>> {
-    let py = value.py();
-    let mut encoder = Encoder { py, out: Buffer::new(), stack: Vec::new(), base, lent };
-    if !plain(&mut encoder.out, value.as_ptr()) {
-        encoder.open(value.clone())?;
-        encoder.run()?;
-    }
-    encoder.out.finish(py)
+/// Encode `value`, which stands within `depth` containers; `base` is what a path in an error begins with.
+pub(super) fn encode<'py>(
+    value: &Bound<'py, PyAny>,
+    base: &str,
+    depth: usize,
+    lent: &'static Lent,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut encoder = Encoder::new(value.py(), depth, lent);
+    encoder.value(value, base)?;
+    encoder.finish()
 }
 
-impl<'py> Encoder<'py, '_> {
+impl<'py, 'a> Encoder<'py, 'a> {
+    pub(super) fn new(py: Python<'py>, depth: usize, lent: &'static Lent) -> Self {
+        Self { py, out: Buffer::new(), stack: Vec::new(), base: "", depth, lent }
+    }
+
+    /// Write a value.
+    pub(super) fn value(&mut self, value: &Bound<'py, PyAny>, base: &'a str) -> PyResult<()> {
+        self.base = base;
+        if plain(&mut self.out, value.as_ptr()) {
+            return Ok(());
+        }
+        self.open(value.clone())?;
+        self.run()
+    }
+
+    /// Write a list, also one of a subclass, as an array.
+    pub(super) fn elements(&mut self, list: &Bound<'py, PyList>, base: &'a str) -> PyResult<()> {
+        self.base = base;
+        let n = list.len();
+        wire::array(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many elements"))?;
+        self.push(Kind::List, list.clone().into_any(), n, 0);
+        self.run()
+    }
+
+    /// Write a key; false where it is no `str` of Unicode text.
+    pub(super) fn key(&mut self, key: &Bound<'py, PyString>) -> bool {
+        // SAFETY: the GIL is held, and the key is a live, exact `str`.
+        key.is_exact_instance_of::<PyString>() && unsafe { written_key(&mut self.out, key.as_ptr()) }
+    }
+
+    pub(super) fn finish(self) -> PyResult<Bound<'py, PyBytes>> {
+        self.out.finish(self.py)
+    }
+
     /// Write what the open containers hold until none is open.
     fn run(&mut self) -> PyResult<()> {
         while let Some(frame) = self.stack.last_mut() {
@@ -261,20 +200,20 @@ impl<'py> Encoder<'py, '_> {
     fn open(&mut self, obj: Bound<'py, PyAny>) -> PyResult<()> {
         // SAFETY: `obj` is live.
         let kind = unsafe { ffi::Py_TYPE(obj.as_ptr()) };
-        if kind == &raw mut ffi::PyDict_Type || kind == self.lent.dict.as_ptr().cast() {
+        if kind == &raw mut ffi::PyDict_Type || self.lent.read_only.is_dict(kind) {
             // SAFETY: the object is a dict.
             let n = unsafe { (*obj.as_ptr().cast::<ffi::PyDictObject>()).ma_used } as usize;
             self.reserve_depth()?;
             wire::map(&mut self.out, n).or_else(|_: TooLong| self.fail("has too many keys"))?;
             self.push(Kind::Dict, obj, n, 0);
             Ok(())
-        } else if kind == &raw mut ffi::PyList_Type || kind == self.lent.list.as_ptr().cast() {
+        } else if kind == &raw mut ffi::PyList_Type || self.lent.read_only.is_list(kind) {
             self.open_list(obj)
         } else if kind == &raw mut ffi::PyTuple_Type {
             // SAFETY: the object is a tuple.
             let n = unsafe { ffi::PyTuple_Size(obj.as_ptr()) } as usize;
             self.open_ext(ext::TUPLE, Kind::Tuple, obj, n)
-        } else if kind == &raw mut ffi::PySet_Type || kind == self.lent.set.as_ptr().cast() {
+        } else if kind == &raw mut ffi::PySet_Type || self.lent.read_only.is_set(kind) {
             self.open_set(ext::SET, &obj)
         } else if kind == &raw mut ffi::PyFrozenSet_Type {
             self.open_set(ext::FROZENSET, &obj)
@@ -421,7 +360,11 @@ impl<'py> Encoder<'py, '_> {
     }
 
     fn reserve_depth(&self) -> PyResult<()> {
-        if self.stack.len() < MAX_DEPTH { Ok(()) } else { self.fail(&format!("is nested deeper than {MAX_DEPTH}")) }
+        if self.stack.len() + self.depth < MAX_DEPTH {
+            Ok(())
+        } else {
+            self.fail(&format!("is nested deeper than {MAX_DEPTH}"))
+        }
     }
 
     /// The error for the value at which the innermost open container stands.
@@ -440,10 +383,8 @@ impl<'py> Encoder<'py, '_> {
         let mut path = self.base.to_owned();
         for frame in frames {
             match (&frame.kind, &frame.key) {
-                (Kind::Dict, Some(key)) => step(&mut path, key, frame.value.is_some()),
-                _ => {
-                    let _ = write!(path, "[{}]", frame.done.saturating_sub(1));
-                }
+                (Kind::Dict, Some(key)) => path::step(&mut path, key, frame.value.is_some()),
+                _ => path::index(&mut path, frame.done.saturating_sub(1)),
             }
         }
         Err(crate::Error::Encode { path, reason: reason.to_owned() }.into())
@@ -452,27 +393,4 @@ impl<'py> Encoder<'py, '_> {
 
 fn unsalted() -> String {
     format!("has more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes")
-}
-
-/// Append `.key`, or `[key]` where it is not a name; of keys that are neither str nor int their type.
-fn step(path: &mut String, key: &Bound<'_, PyAny>, is_key: bool) {
-    let text = key.cast_exact::<PyString>().ok().and_then(|text| text.to_str().ok());
-    let _ = match (text, key.cast_exact::<PyInt>().ok().and_then(|key| key.extract::<i64>().ok())) {
-        (Some(name), _) if !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(name);
-            Ok(())
-        }
-        (Some(name), _) => write!(path, "[{:?}]", name.chars().take(40).collect::<String>()),
-        (None, Some(number)) => write!(path, "[{number}]"),
-        (None, None) => {
-            let kind = key.get_type().name().map_or_else(|_| "key".into(), |name| name.to_string());
-            write!(path, "[{kind}]")
-        }
-    };
-    if is_key {
-        path.push_str(" (the key)");
-    }
 }

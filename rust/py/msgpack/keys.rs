@@ -5,6 +5,8 @@ use std::cell::UnsafeCell;
 
 use pyo3::ffi;
 
+use crate::msgpack::ascii::is_ascii;
+
 /// Longer keys are rare and not worth the comparison.
 pub(super) const MAX_KEY_BYTES: usize = 32;
 const SLOTS: usize = 1024;
@@ -16,6 +18,12 @@ pub(super) struct KeyCache(UnsafeCell<[*mut ffi::PyObject; SLOTS]>);
 unsafe impl Sync for KeyCache {}
 
 pub(super) static KEYS: KeyCache = KeyCache(UnsafeCell::new([std::ptr::null_mut(); SLOTS]));
+
+/// Longer values of maps are mostly said once: roles, types and names of tools are not.
+pub(super) const MAX_VALUE_BYTES: usize = 10;
+
+/// Short values of maps that were read.
+pub(super) static VALUES: KeyCache = KeyCache(UnsafeCell::new([std::ptr::null_mut(); SLOTS]));
 
 /// A hash of length, first and last bytes: keys that agree in all three share a slot, which costs a miss and no more.
 #[inline]
@@ -51,7 +59,7 @@ impl KeyCache {
                     return Some(*cached);
                 }
             }
-            if !key.is_ascii() {
+            if !is_ascii(key) {
                 return None;
             }
             let made = ascii(key);

@@ -1,39 +1,64 @@
 //! An array of a document that was stepped over, to be decoded when somebody asks for it.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use super::buffer::Buffer;
 use super::{Lent, decode};
 use crate::msgpack::decode::Reader;
+use crate::msgpack::encode::{self as wire, Sink, TooLong};
 use crate::msgpack::skip;
 
 /// See `_native.pyi`.
 #[pyclass(frozen, module = "holdall._native")]
 pub(super) struct Unread {
     data: Py<PyBytes>,
-    #[pyo3(get)]
     start: usize,
-    #[pyo3(get)]
+    /// Where its first element begins.
+    elements: usize,
     end: usize,
-    len: usize,
+    pub(super) len: usize,
 }
 
 #[pymethods]
 impl Unread {
-    /// The document that the array stands in.
-    #[getter]
-    fn data(&self, py: Python<'_>) -> Py<PyBytes> {
-        self.data.clone_ref(py)
-    }
-
     fn __len__(&self) -> usize {
         self.len
     }
 
     /// Decode the array, read-only.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let data = self.data.bind(py).as_bytes();
-        decode::decode(py, data.get(..self.end).unwrap_or_default(), self.start, true, &[], Lent::get(py)?, None)
+        decode::decode(py, self.up_to_end(py), self.start, true, &[], Lent::get(py)?, None)
+    }
+
+    /// Append the elements, read-only, to a list.
+    fn extend(&self, target: &Bound<'_, PyList>) -> PyResult<()> {
+        let py = target.py();
+        decode::extend(target, self.up_to_end(py), self.start, Lent::get(py)?).map(drop)
+    }
+
+    /// Put the elements, pairs of a key and a value, into a dict, the values read-only.
+    fn update(&self, target: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = target.py();
+        decode::update(target, self.up_to_end(py), self.start, Lent::get(py)?).map(drop)
+    }
+}
+
+impl Unread {
+    fn up_to_end<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        self.data.bind(py).as_bytes().get(..self.end).unwrap_or_default()
+    }
+
+    /// Write the array as it was read, but for its header.
+    pub(super) fn write(&self, py: Python<'_>, out: &mut Buffer) -> Result<(), TooLong> {
+        wire::array(out, self.len)?;
+        out.extend(self.elements(py));
+        Ok(())
+    }
+
+    /// The elements, encoded.
+    pub(super) fn elements<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        self.up_to_end(py).get(self.elements..).unwrap_or_default()
     }
 }
 
@@ -45,9 +70,14 @@ pub(super) fn step_over<'py>(
 ) -> Option<PyResult<Bound<'py, PyAny>>> {
     let pairs = key.cast_exact::<PyString>().is_ok_and(|key| key == "step_results");
     let start = reader.offset();
-    let mut ahead = reader.clone();
-    let len = skip::array(&mut ahead, pairs)?;
-    let end = ahead.offset();
-    *reader = ahead;
-    Some(Bound::new(source.py(), Unread { data: source.clone().unbind(), start, end, len }).map(Bound::into_any))
+    let array = skip::array(reader.rest(), pairs)?;
+    reader.step_over(array.size);
+    let unread = Unread {
+        data: source.clone().unbind(),
+        start,
+        elements: start + array.header,
+        end: start + array.size,
+        len: array.len,
+    };
+    Some(Bound::new(source.py(), unread).map(Bound::into_any))
 }
