@@ -111,6 +111,7 @@ async def test_a_burst_of_readers_costs_two_reads_and_each_has_its_own() -> None
     profiles = UserProfileStore(store)
     await profiles.put("u", {"xs": [1]})
     store.calls.clear()
+    store.delay_s = 0.002
     found = await asyncio.gather(*(profiles.get("u") for _ in range(40)))
     assert store.calls["read"] <= 2
     assert found[0] is not None

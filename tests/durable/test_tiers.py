@@ -165,6 +165,7 @@ async def test_a_burst_of_readers_costs_two_reads(tiers: Tiers) -> None:
     await tiers.hot.inner.delete(state.session_id)
     reader = tiers.worker()
     tiers.forget_calls()
+    tiers.warm.delay_s = 0.002
     states = await asyncio.gather(*(reader.load(state.session_id) for _ in range(50)))
     assert all(found == state for found in states)
     assert tiers.warm.calls["read"] <= 2

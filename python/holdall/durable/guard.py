@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -11,12 +12,25 @@ from holdall.durable.sweep import Sweeping
 from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError
 from holdall.stores import lost
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Store, Version
+from holdall.stores.memory import MemoryStore
 
 T = TypeVar("T")
 
 # Failures in a row after which a store is left alone, and for how long. One call then tries whether it is back.
 TRIPS_AFTER: Final = 3
 COOL_S: Final = 5.0
+
+
+if sys.version_info >= (3, 11):
+
+    async def _within(timeout_s: float, call: Callable[[], Awaitable[T]]) -> T:
+        async with asyncio.timeout(timeout_s):
+            return await call()
+
+else:
+
+    async def _within(timeout_s: float, call: Callable[[], Awaitable[T]]) -> T:
+        return await asyncio.wait_for(call(), timeout_s)
 
 
 class Breaker:
@@ -81,14 +95,15 @@ class GuardedStore:
         self.inner = store
         self.backend: str = store.backend
         self.durability: Durability = store.durability
-        self._timeout_s = timeout_s
+        # A store in this process never waits, and a time limit would cost more than its calls.
+        self._timeout_s = None if isinstance(store, MemoryStore) else timeout_s
         self.breaker = Breaker() if breaker is None else breaker
 
     async def _call(self, operation: str, call: Callable[[], Awaitable[T]], *, op_id: str | None, writes: bool) -> T:
         if not self.breaker.allows():
             raise lost.unavailable(self.backend, operation, ConnectionError("left alone after failures in a row"))
         try:
-            answer = await (call() if self._timeout_s is None else asyncio.wait_for(call(), self._timeout_s))
+            answer = await (call() if self._timeout_s is None else _within(self._timeout_s, call))
         except (TimeoutError, asyncio.TimeoutError) as error:
             self.breaker.failed()
             cause = TimeoutError(f"no answer within {self._timeout_s} s")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdall.durable.finish import GRACE_S
-from holdall.durable.flights import Flights
+from holdall.durable.flights import SharedCalls
 from holdall.durable.keys import check_id
 from holdall.durable.session_store import new_op_id
 from holdall.durable.ttl import TOOL_CACHE_TTL_S, check_ttl
@@ -75,7 +75,7 @@ class ToolResultCache:
             raise ArgumentError(f"lease_s is {lease_s}; above 0")
         self._lease_s = lease_s
         self._sleep = sleep
-        self._flights: Flights[Any] = Flights(joins_running=True)
+        self._calls: SharedCalls[Blob] = SharedCalls()
 
     async def get_or_call(
         self,
@@ -104,7 +104,7 @@ class ToolResultCache:
         """
         key = self._key(tool, arguments, user_id)
         ask = _Ask(key, tool, call, self._ttl_s if ttl_s is None else check_ttl(ttl_s), user_id)
-        head = await self._flights.run(key, lambda: self._answer(ask))
+        head = await self._calls.run(key, lambda: self._answer(ask))
         return self._values.decode(key, head.data)
 
     async def get(self, tool: str, arguments: Mapping[str, Any], *, user_id: str | None = None) -> Hit | None:
