@@ -72,12 +72,14 @@ if TYPE_CHECKING:
     from holdall.durable.tool_cache import ToolResultCache
     from holdall.durable.ttl import TtlPolicies
     from holdall.state import Encryption, SessionState, StateSerializer
+    from holdall.stores.dynamodb_lock import DynamoLock
     from holdall.stores.redis_lock import RedisLock
 
 # Imported on first use: `import holdall` brings neither asyncio nor a driver.
 _LAZY = {
     "Advice": "holdall.durable.advise",
     "CheckpointManager": "holdall.durable.checkpoint",
+    "DynamoLock": "holdall.stores.dynamodb_lock",
     "DynamoSessionStore": "holdall.durable.backends",
     "Encryption": "holdall.state",
     "LastWriterWinsStateStore": "holdall.durable.conflict",
@@ -129,6 +131,7 @@ __all__ = [
     "ContextWindowPacker",
     "DecodeError",
     "Dropped",
+    "DynamoLock",
     "DynamoSessionStore",
     "EncodeError",
     "Encryption",

@@ -13,6 +13,7 @@ import pytest
 
 from holdall import (
     ArgumentError,
+    DynamoLock,
     LockedStateStore,
     LockHeldError,
     LockLostError,
@@ -32,10 +33,18 @@ def add(state: SessionState) -> None:
     state.token_count += 1
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("redis", marks=pytest.mark.redis),
+        pytest.param("dynamodb", marks=pytest.mark.dynamodb),
+    ]
+)
 async def lock(request: pytest.FixtureRequest) -> AsyncIterator[Lock]:
     if request.param == "memory":
         made: Any = MemoryLock()
+    elif request.param == "dynamodb":
+        made = DynamoLock("locks", connect=request.getfixturevalue("aws_server").connect)
     else:
         node: Node = request.getfixturevalue("valkey_server")
         made = RedisLock(node.url)

@@ -25,7 +25,7 @@ from holdall.stores.swap import Held, Overtaken, Sent, Swaps
 __all__ = ["DynamoStore"]
 
 BACKEND: Final = "dynamodb"
-_TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _READ_ATTEMPTS: Final = 20
 _TAIL_ITEMS: Final = 20
 _DECIDING: Final = (
@@ -83,7 +83,7 @@ class DynamoStore:
         max_connections: int = 50,
         connect: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(table, str) or not _TABLE.fullmatch(table):
+        if not isinstance(table, str) or not TABLE_NAME.fullmatch(table):
             raise ArgumentError(f"table is {table!r}; allowed are 3 to 255 letters, digits and _.-")
         self._prefix = keys.check_text("prefix", prefix, least=0, most=keys.MAX_NAME_BYTES)
         self._now = now

@@ -62,6 +62,11 @@ def pk_of(prefix: str, key: str) -> str:
     )
 
 
+def lock_pk(prefix: str, name: str) -> str:
+    """Return the partition of a lock."""
+    return f"{prefix}l#{blake2b(name.encode(), digest_size=20).hexdigest()}"
+
+
 def index_pk(prefix: str, name: str, value: str) -> str:
     """Return the partition of a tag."""
     return f"{prefix}t#{blake2b(f'{name}{chr(0)}{value}'.encode(), digest_size=20).hexdigest()}"
