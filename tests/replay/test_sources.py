@@ -95,6 +95,8 @@ def test_limit_and_names(tmp_path: Path) -> None:
         pytest.param('{"messages": [3]}', "must be a list of objects", id="a message no object"),
         pytest.param('{"messages": [{"role": "user"}], "tools": 3}', "`tools` must be a list", id="tools no list"),
         pytest.param('{"messages": [{"role": 3, "content": "x"}]}', "conversation 0", id="a role no text"),
+        pytest.param('{"messages": [], "system": 3}', "conversation 0: system", id="a system prompt no text"),
+        pytest.param('{"messages": [], "tools": [3]}', "conversation 0", id="a tool no object"),
         pytest.param('{"messages": [], "questions": 3}', "`questions`", id="questions no list"),
         pytest.param(
             '{"messages": [], "questions": [{"question": "x", "evidence_ids": ["y"]}]}', "'y'", id="no such id"

@@ -43,7 +43,7 @@ class Ledger:
         if known is not None and known[0] is message:
             return known[1]
         key: Any
-        if message.keys() <= SIMPLE and isinstance(message.get("content"), str):
+        if message.keys() <= SIMPLE and set(map(type, message.values())) == {str}:
             key = tuple(sorted(message.items()))
         else:
             key = _canonical(message)

@@ -6,11 +6,12 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from holdall._native import _chat_groups
-from holdall.errors import ArgumentError, DecodeError, MessageError
+from holdall._native import ToolSet, _chat_groups, count_messages
+from holdall.errors import ArgumentError, DecodeError, MessageError, ToolSchemaError
 from holdall.replay.langgraph import read_checkpoint
 from holdall.replay.trace import Trace, questions_of, without_notes
 
@@ -47,14 +48,8 @@ def _named_apart(traces: Sequence[Trace]) -> list[Trace]:
     for trace in traces:
         key = (trace.source, trace.id)
         seen[key] = seen.get(key, 0) + 1
-        named.append(trace if seen[key] == 1 else _renamed(trace, f"{trace.id} #{seen[key]}"))
+        named.append(trace if seen[key] == 1 else replace(trace, id=f"{trace.id} #{seen[key]}"))
     return named
-
-
-def _renamed(trace: Trace, name: str) -> Trace:
-    from dataclasses import replace
-
-    return replace(trace, id=name)
 
 
 def _read(path: Path) -> Iterator[Trace]:
@@ -135,12 +130,12 @@ def _trace(row: dict[str, Any], name: str, source: str, where: str) -> Trace:
 
 
 def _checked(trace: Trace, where: str) -> Trace:
-    """The trace with its format, which is found by reading every message."""
-    from dataclasses import replace
-
+    """The trace with its format, which is found by reading every message; system prompt and tools are read too."""
     try:
         form = _chat_groups(list(trace.messages), system=trace.system)["format"]
-    except MessageError as error:
+        count_messages([], system=trace.system, tools=trace.tools, format=form)
+        ToolSet(trace.tools or [])
+    except (ArgumentError, MessageError, ToolSchemaError) as error:
         raise ArgumentError(f"{where}: {error}") from None
     return replace(trace, format=form)
 
