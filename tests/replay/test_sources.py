@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from holdall.errors import ArgumentError, DecodeError
-from holdall.replay import load_traces
+from holdall.replay import load_traces, replay
 from holdall.replay.langgraph import read_checkpoint
 from tests.replay.conversations import agent, as_anthropic, as_responses, call, result, says, user
 
@@ -192,6 +192,49 @@ def test_calls_of_a_checkpoint_become_calls(tmp_path: Path) -> None:
         {"role": "tool", "content": "found", "tool_call_id": "c1"},
         {"role": "assistant", "content": "done"},
     ]
+
+
+def test_a_log_of_claude_code_becomes_the_messages_that_were_sent(tmp_path: Path) -> None:
+    def row(kind: str, content: Any, one: str | None = None, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "sessionId": "s", "message": {"role": kind, "id": one, "content": content}, **more}
+
+    def use(one: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": one, "name": "Bash", "input": {}}
+
+    def answer(one: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": one, "content": "ok"}
+
+    rows = [
+        {"type": "file-history-snapshot", "messageId": "x"},
+        row("user", "mend it"),
+        row("assistant", [{"type": "thinking", "thinking": "hm", "signature": "s"}], "m1"),
+        row("assistant", [{"type": "text", "text": "I look."}], "m1"),
+        row("assistant", [use("a")], "m1"),
+        row("user", [answer("a")]),
+        row("assistant", [use("b")], "m1"),
+        row("user", [answer("b")]),
+        row("assistant", [use("x")], "m9", isSidechain=True),
+        {"type": "progress", "sessionId": "s"},
+        row("assistant", [{"type": "text", "text": "Done."}], "m2"),
+        row("user", " "),
+    ]
+    (trace,) = load_traces([written(tmp_path, "\n".join(map(json.dumps, rows)), "log.jsonl")])
+    assert (trace.format, trace.id) == ("anthropic", "log")
+    assert trace.messages == [
+        {"role": "user", "content": [{"type": "text", "text": "mend it"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use("a"), use("b")]},
+        {"role": "user", "content": [answer("a"), answer("b")]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+    ]
+
+
+@pytest.mark.data
+def test_recorded_logs_of_claude_code_are_valid_conversations(recorded: Path) -> None:
+    for name in ("short", "tool_heavy"):
+        (trace,) = load_traces([recorded / "state" / "claude_code_jsonl" / f"{name}.jsonl"])
+        (figures,) = replay([trace], budgets=[50_000], strategies="full").figures
+        assert (trace.format, figures.invalid) == ("anthropic", 0)
+        assert figures.requests >= 2
 
 
 class Bomb:

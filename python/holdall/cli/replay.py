@@ -29,7 +29,8 @@ def register(subparsers: Any) -> None:
         "traces",
         metavar="TRACES",
         nargs="+",
-        help="JSON or JSONL of OpenAI chat, OpenAI Responses or Anthropic messages; SQLite files of OpenAI Agents or LangGraph",
+        help="JSON or JSONL of OpenAI chat, OpenAI Responses or Anthropic messages; session logs of Claude Code; SQLite files "
+        "of OpenAI Agents or LangGraph",
     )
     parser.add_argument(
         "--budget",

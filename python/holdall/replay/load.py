@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from holdall._native import ToolSet, _chat_groups, count_messages
 from holdall.errors import ArgumentError, DecodeError, MessageError, ToolSchemaError
+from holdall.replay.claude_code import is_log, messages_of
 from holdall.replay.langgraph import read_checkpoint
 from holdall.replay.trace import Trace, questions_of, without_notes
 
@@ -23,7 +24,7 @@ def load_traces(paths: Iterable[str | Path], *, limit: int | None = None) -> lis
 
     Args:
         paths: JSON (a list of messages, or an object with `messages` and perhaps `system`, `tools`, `questions`), JSONL
-            (one such object, or one message, a line), OpenAI Agents `SQLiteSession` files or LangGraph `SqliteSaver`
+            (one such object, or one message, a line), session logs of Claude Code, OpenAI Agents `SQLiteSession` files or LangGraph `SqliteSaver`
             files. SQLite files are opened read-only, and nothing in them is unpickled.
         limit: At most this many conversations.
 
@@ -72,6 +73,9 @@ def _json(path: Path, data: bytes) -> Iterator[Trace]:
     except UnicodeDecodeError as error:
         raise ArgumentError(f"{path} is not UTF-8 text (byte {error.start}); is it JSON, JSONL or SQLite?") from None
     documents = _documents(path, text)
+    if is_log(documents):
+        yield _trace({"messages": messages_of(documents)}, path.stem, path.stem, str(path))
+        return
     if documents and all(isinstance(row, dict) and _messages(row) is None for row in documents):
         documents = [documents]  # one message a line
     for number, document in enumerate(documents):

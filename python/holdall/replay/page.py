@@ -89,7 +89,7 @@ def _document(outcome: Replay) -> dict[str, Any]:
         "sources": [_source(outcome, name) for name in dict.fromkeys(trace.source for trace in outcome.traces)],
         "figures": [_rounded(one.as_dict()) for one in outcome.figures],
         "traces": [_trace(trace) for trace in outcome.traces],
-        "timelines": _timelines(rows),
+        "timelines": _timelines(outcome, rows),
         "questions": _questions(outcome, rows),
     }
 
@@ -120,10 +120,15 @@ def _excerpt(text: str) -> str:
     return words if len(words) <= EXCERPT else words[: EXCERPT - 1].rstrip() + "…"
 
 
-def _timelines(rows: dict[int, list[Row]]) -> list[dict[str, Any]]:
-    """Turn by turn, of the conversations with the most turns: for each strategy and budget [messages, tokens, shared]."""
+def _timelines(outcome: Replay, rows: dict[int, list[Row]]) -> list[dict[str, Any]]:
+    """Turn by turn, of each set's longest conversations: for each strategy and budget [messages, tokens, shared]."""
     turns = {n: max((len(row.timeline) for row in found), default=0) for n, found in rows.items()}
-    longest = sorted((n for n in turns if turns[n] > 1), key=lambda n: (-turns[n], n))[:MOST_TIMELINES]
+    order = sorted((n for n in turns if turns[n] > 1), key=lambda n: (-turns[n], n))
+    sources = {trace.source for trace in outcome.traces}
+    share = max(MOST_TIMELINES // len(sources), 2) if sources else 0
+    longest = [
+        n for source in sorted(sources) for n in [n for n in order if outcome.traces[n].source == source][:share]
+    ]
     return [
         {
             "trace": n,
