@@ -11,6 +11,7 @@ use super::item::ContextItem;
 use super::late::{Open, Pending};
 use super::node::PyNode;
 use super::pack::Packer;
+use super::request::Request;
 use super::result::{Inputs, PackResult, Packed};
 use super::tokens::text_of;
 use super::tools::{self, Given};
@@ -43,21 +44,6 @@ impl Memory {
         let conversations = Conversations::new(cache_bytes / MOST);
         Self { cache: Cache::new(cache_bytes), conversations, histories: Histories::default() }
     }
-}
-
-/// What was given with the messages.
-pub(super) struct Request<'a, 'py> {
-    pub(super) messages: &'a Bound<'py, PyAny>,
-    pub(super) system: Option<&'a Bound<'py, PyAny>>,
-    pub(super) tools: Option<&'a Bound<'py, PyAny>>,
-    pub(super) documents: Option<&'a Bound<'py, PyAny>>,
-    pub(super) summary: Option<String>,
-    pub(super) query: Option<String>,
-    pub(super) relevance: Option<Vec<f64>>,
-    pub(super) previous: Option<&'a Bound<'py, PyAny>>,
-    pub(super) start_on_user: bool,
-    pub(super) format: Option<String>,
-    pub(super) used_tools: Vec<String>,
 }
 
 /// A packed conversation that is still to be rendered, perhaps after a summary has come.
@@ -251,7 +237,7 @@ impl Packer {
         if bytes < PARALLEL_BYTES {
             return Ok(messages.into_iter().map(make).collect::<Result<_>>()?);
         }
-        Ok(py.detach(|| super::pack::in_parallel(messages, make).into_iter().collect::<Result<_>>())?)
+        Ok(py.detach(|| super::parallel::in_parallel(messages, make).into_iter().collect::<Result<_>>())?)
     }
 
     fn system(&self, system: &Bound<'_, PyAny>, settings: &Settings) -> PyResult<Arc<Entry>> {

@@ -9,14 +9,16 @@ use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
 use super::item::ContextItem;
 use super::late::{Open, Pending};
-use super::messages::{self, DEFAULT_CACHE_BYTES, Memory, Request};
+use super::messages::{self, DEFAULT_CACHE_BYTES, Memory};
+use super::parallel::in_parallel;
+use super::request::Arguments;
 use super::result::{Inputs, PackResult, Packed};
 use super::score::Recency;
-use super::tokens::{Tokenizer, text_of};
+use super::settings::{counter_of, named_strategy, read_templates, read_tokens, read_tuning, read_weights, share_of};
+use super::tokens::text_of;
 use crate::item::TYPES;
 use crate::pack::{
-    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, Templates, Tuning, calibrate,
-    pack_items,
+    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, calibrate, pack_items,
 };
 use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
 use crate::tokens::Counter;
@@ -198,10 +200,7 @@ impl Packer {
         format: Option<String>,
         used_tools: Option<Vec<String>>,
     ) -> PyResult<PackResult> {
-        let summary = summary.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
-        let query = query.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
-        let used_tools = used_tools.unwrap_or_default();
-        let request = Request {
+        let given = Arguments {
             messages,
             system,
             tools,
@@ -214,7 +213,7 @@ impl Packer {
             format,
             used_tools,
         };
-        messages::pack(slf, &request)
+        messages::pack(slf, &given.read()?)
     }
 
     /// Fit a conversation into the budget, up to where a summary is awaited.
@@ -237,10 +236,7 @@ impl Packer {
         format: Option<String>,
         used_tools: Option<Vec<String>>,
     ) -> PyResult<Pending> {
-        let summary = summary.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
-        let query = query.map(|text| text_of(text).map(std::borrow::Cow::into_owned)).transpose()?;
-        let used_tools = used_tools.unwrap_or_default();
-        let request = Request {
+        let given = Arguments {
             messages,
             system,
             tools,
@@ -253,7 +249,7 @@ impl Packer {
             format,
             used_tools,
         };
-        messages::begin(slf, &request)
+        messages::begin(slf, &given.read()?)
     }
 
     /// Fit margin and overhead to billed token counts: (messages or counted tokens, billed) pairs.
@@ -437,95 +433,6 @@ fn not_an_item(n: usize, object: &Bound<'_, PyAny>) -> PyErr {
         }
         Err(error) => error,
     }
-}
-
-/// Work on all, one thread per processor, in order.
-pub(super) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len()).max(1);
-    if n_threads == 1 {
-        return all.into_iter().map(work).collect();
-    }
-    let share = all.len().div_ceil(n_threads);
-    let mut rest = all.into_iter();
-    std::thread::scope(|scope| {
-        let work = &work;
-        let mut running = Vec::with_capacity(n_threads);
-        for _ in 0..n_threads {
-            let part: Vec<T> = rest.by_ref().take(share).collect();
-            running.push(scope.spawn(move || part.into_iter().map(work).collect::<Vec<R>>()));
-        }
-        running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    })
-}
-
-pub(super) fn read_tokens(what: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    value.extract::<u64>().map_err(|_| {
-        let shown = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string_lossy().into_owned());
-        Error::Argument(format!("{what} must be an int of at least 0, not {shown}")).into()
-    })
-}
-
-/// The strategy of this name, and whether the window keeps the beginning that was sent before.
-fn named_strategy(name: &str) -> Result<(Strategy, bool)> {
-    match name {
-        "greedy" => Ok((Strategy::Greedy, false)),
-        "optimal" => Ok((Strategy::Optimal, false)),
-        "stable" => Ok((Strategy::Optimal, true)),
-        _ => Err(Error::UnknownName {
-            what: "strategy",
-            name: name.to_owned(),
-            known: ["optimal", "greedy", "stable"].map(str::to_owned).to_vec(),
-        }),
-    }
-}
-
-fn share_of(what: &str, share: f64) -> Result<f64> {
-    if (0.0..=1.0).contains(&share) {
-        return Ok(share);
-    }
-    Err(Error::Argument(format!("{what} must lie between 0 and 1, not {share}")))
-}
-
-fn read_templates(given: Option<&Bound<'_, PyDict>>) -> PyResult<Templates> {
-    let mut templates = Templates::default();
-    for (name, text) in given.into_iter().flat_map(PyDictMethods::iter) {
-        templates.set(&name.extract::<String>()?, &text.extract::<String>()?)?;
-    }
-    Ok(templates)
-}
-
-/// The caller's constants over the defaults.
-fn read_tuning(given: Option<&Bound<'_, PyDict>>, is_stable: bool) -> PyResult<Tuning> {
-    let mut tuning = if is_stable { Tuning::stable() } else { Tuning::default() };
-    for (name, value) in given.into_iter().flat_map(PyDictMethods::iter) {
-        tuning.set(&name.extract::<String>()?, value.extract()?)?;
-    }
-    Ok(tuning)
-}
-
-/// The caller's weights over the defaults.
-fn read_weights(given: &Bound<'_, PyAny>) -> PyResult<Weights> {
-    let defaults = Weights::default();
-    let mut rows: Vec<(String, f64)> = defaults.rows().map(|(name, weight)| (name.to_owned(), weight)).collect();
-    let py = given.py();
-    let pairs = PyDict::new(py);
-    pairs.update(given.cast()?)?;
-    for (name, weight) in pairs {
-        rows.push((text_of(name.cast::<PyString>()?)?.into_owned(), weight.extract()?));
-    }
-    Ok(Weights::new(rows)?)
-}
-
-/// The counter of a tokenizer; o200k where none is given.
-fn counter_of(py: Python<'_>, tokenizer: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Counter>> {
-    let Some(given) = tokenizer else { return Ok(Tokenizer::default_one(py)?.get().counter()) };
-    if let Ok(tokenizer) = given.cast::<Tokenizer>() {
-        return Ok(tokenizer.get().counter());
-    }
-    let kind = given.get_type().name()?;
-    let text =
-        format!("tokenizer must be a Tokenizer, not {kind}; Tokenizer.from_callable takes any function that counts");
-    Err(Error::Argument(text).into())
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
