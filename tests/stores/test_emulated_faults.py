@@ -15,11 +15,10 @@ import pytest
 import holdall
 from holdall.errors import ConflictError, OutcomeUnknownError, StoreUnavailableError, UserDeletedError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
-from holdall.stores.mongodb import MongoStore
 from tests.servers.proxy import Fault, Proxy
 
 HEAD = Blob("msgpack", b"\x80")
-BACKENDS = [pytest.param("mongodb", marks=pytest.mark.mongodb)]
+BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("mongodb", "dynamodb", "s3")]
 
 
 class Site:
@@ -31,15 +30,21 @@ class Site:
 
     def url(self, port: int | None = None) -> str:
         port = self.server.port if port is None else port
-        return f"mongodb://127.0.0.1:{port}/{self.name}?directConnection=true"
+        if self.backend == "mongodb":
+            return f"mongodb://127.0.0.1:{port}/{self.name}?directConnection=true"
+        return f"{self.backend}://{self.name}?region=us-east-1&endpoint_url=http://127.0.0.1:{port}"
 
     def store(self, port: int | None = None, **options: Any) -> Store:
-        return MongoStore(self.url(port), **options)
+        return holdall.open(self.url(port), **options).store
 
 
 @pytest.fixture(params=BACKENDS)
-def site(request: pytest.FixtureRequest) -> Site:
-    return Site(request.param, request.getfixturevalue(f"{request.param}_server"))
+async def site(request: pytest.FixtureRequest) -> Site:
+    server = request.getfixturevalue("mongodb_server" if request.param == "mongodb" else "aws_server")
+    made = Site(request.param, server)
+    if request.param == "s3":
+        await server.make_bucket(made.name)
+    return made
 
 
 class Pair:
@@ -114,13 +119,17 @@ async def test_a_write_without_an_op_id_never_happens_twice(pair: Pair):
         version = record.version
 
 
-async def test_a_head_whose_reply_was_lost_is_unknown(pair: Pair):
+async def test_a_head_whose_reply_was_lost_is_unknown(pair: Pair, site: Site):
     """One conditional step, done, its answer lost: nothing is repeated and nothing claimed."""
     name = key()
     version = await pair.cut.write(name, HEAD, expected=ABSENT, ttl_s=None)
-    await pair.fail("cut reply")
+    # on S3 the first reply says that the body may come
+    await pair.fail("cut reply", after=int(site.backend == "s3"))
+    # every copy of it: S3Store draws an op_id where none is given, and repeats
+    pair.proxy.times = None
     with pytest.raises(OutcomeUnknownError, match="op_id"):
         await pair.cut.write(name, Blob("text", b"1"), expected=version, ttl_s=None)
+    pair.proxy.fail("none")
     record = await pair.direct.read(name)
     assert record is not None
     assert (record.version.number, record.head.data) == (2, b"1")
@@ -190,8 +199,12 @@ async def test_case_34_a_write_cancelled_at_any_moment_is_whole_or_absent(pair: 
 
 
 COUNTER = """
-import asyncio, sys
+import asyncio, os, sys
 import holdall
+
+async def warm(url):
+    async with holdall.open(url) as store:
+        await store.load("counter")
 
 async def main(url, times):
     async with holdall.open(url) as store:
@@ -204,24 +217,26 @@ async def main(url, times):
         for _ in range(times):
             await sessions.update("counter", add, 10_000)
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+url, n_processes, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+asyncio.run(warm(url))
+for _ in range(n_processes):
+    if not os.fork():
+        asyncio.run(main(url, times))
+        os._exit(0)
+sys.exit(any([os.waitpid(-1, 0)[1] for _ in range(n_processes)]))
 """
 
 
 async def test_case_3_eight_processes_lose_no_update(site: Site, full: bool):
     """N processes x M updates of one session end at exactly N x M, each with its message."""
-    n_processes, times = 8, 50 if full else 6
+    n_processes, times = 8, 50 if full else 4
     async with holdall.open(site.url()) as store:
         await store.save(holdall.SessionState(session_id="counter", user_id="u", metadata={"n": 0}))
-        processes = [
-            await asyncio.create_subprocess_exec(
-                sys.executable, "-c", COUNTER, site.url(), str(times), stderr=subprocess.PIPE
-            )
-            for _ in range(n_processes)
-        ]
-        for process in processes:
-            _, said = await process.communicate()
-            assert process.returncode == 0, said.decode()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", COUNTER, site.url(), str(n_processes), str(times), stderr=subprocess.PIPE
+        )
+        _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()
         state = await store.load("counter")
     assert state.metadata["n"] == n_processes * times
     assert len(state.messages) == n_processes * times

@@ -15,6 +15,8 @@ from holdall.stores.dynamodb_items import Item, Rest
 
 CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 _PUT_PER_BATCH: Final = 25
+# As Base64 below the megabyte from which aiohttp warns that a request holds up the loop.
+_BYTES_PER_BATCH: Final = 740_000
 _GET_PER_BATCH: Final = 100
 _BATCH_ATTEMPTS: Final = 8
 _PROLONGED_AT_ONCE: Final = 16
@@ -192,7 +194,7 @@ class DynamoPieces:
         Raises:
             StoreUnavailableError: Some were refused again and again.
         """
-        for batch in items.batches(requests, _PUT_PER_BATCH):
+        for batch in _batches(requests):
             left = batch
             for attempt in range(_BATCH_ATTEMPTS):
                 reply = await self.link.request("batch_write_item", RequestItems={self.table: left})
@@ -283,6 +285,21 @@ class DynamoPieces:
         ):
             for item in page:
                 yield item
+
+
+def _batches(requests: Iterable[Request]) -> Iterable[list[Request]]:
+    """Yield lists of as many requests as one request takes, by number and by size."""
+    batch: list[Request] = []
+    n_bytes = 0
+    for request in requests:
+        size = len(request.get("PutRequest", {}).get("Item", {}).get("data", {"B": b""})["B"])
+        if batch and (len(batch) == _PUT_PER_BATCH or n_bytes + size > _BYTES_PER_BATCH):
+            yield batch
+            batch, n_bytes = [], 0
+        batch.append(request)
+        n_bytes += size
+    if batch:
+        yield batch
 
 
 def _delete(pk: str, sk: str) -> Request:

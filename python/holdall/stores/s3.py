@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ _SEEN: Final = 16
 _LEFT_S: Final = 3600
 _ABSENT: Final = ("NoSuchKey", "404")
 _CHANGED: Final = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_LARGE_BYTES: Final = 2**20
 _PREFIX_BYTES: Final = 512
 
 
@@ -292,6 +294,9 @@ class S3Store:
         except ClientError as error:
             if code_of(error) in _ABSENT:
                 return None
+            if code_of(error) == "InvalidRange":
+                # an object without a byte, which is no record
+                return b"", ""
             raise
         async with reply["Body"] as stream:
             return await stream.read(), reply["ETag"]
@@ -340,9 +345,11 @@ class S3Store:
 
     async def _put(self, name: str, data: bytes, **condition: str) -> str:
         options = self._put_options if data else {}
+        # aiohttp sends a file in pieces; bytes above a megabyte would hold up the loop
+        body = data if len(data) < _LARGE_BYTES else io.BytesIO(data)
         try:
             reply = await self._link.request(
-                "put_object", Bucket=self._bucket, Key=name, Body=data, **options, **condition
+                "put_object", Bucket=self._bucket, Key=name, Body=body, **options, **condition
             )
         except ClientError as error:
             # a record that If-Match names and that is gone was swept since
