@@ -201,6 +201,9 @@ class StoreMachine(RuleBasedStateMachine):
         model = self.known(key)
         return model if model is not None and model.is_live else None
 
+    def follows(self, version: Version, before: Version) -> bool:
+        return version == Version(before.generation, before.number + 1)
+
     def expect(self, call: Any, error: type[Exception]) -> None:
         with pytest.raises(error) as caught:
             self.run(call)
@@ -259,7 +262,7 @@ class StoreMachine(RuleBasedStateMachine):
                 fresh.fence, fresh.ops = model.fence, model.ops
             self.models[key] = live = fresh
         else:
-            assert version == Version(live.version.generation, live.version.number + 1)
+            assert self.follows(version, live.version)
             live.version = version
         assert live.log is not None
         live.log = live.log[:keep] + [(entry.kind, entry.data) for entry in added]

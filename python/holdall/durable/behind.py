@@ -58,6 +58,7 @@ class BehindStore:
         flush_s: How long a write may wait.
         negative_s: How long an id that is not below is not asked for there again; hot is asked each time.
         hot_timeout_s: How long hot may take for a call; None leaves it to the store.
+        retention_s: How long hot keeps the mark of a delete, which hides what is still below.
         now: The clock, Unix seconds.
     """
 
@@ -71,6 +72,7 @@ class BehindStore:
         flush_s: float = FLUSH_S,
         negative_s: float = 1.0,
         hot_timeout_s: float | None = None,
+        retention_s: float = TOMBSTONE_TTL_S,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.durability: Durability = hot.durability
@@ -78,6 +80,7 @@ class BehindStore:
         self.below = below
         self.flusher = Flusher(self.hot, below, every_s=flush_s, now=now)
         self._negative_s = negative_s
+        self._retention_s = rules.check_retention(retention_s)
         self._now = now
         self._seen: OrderedDict[str, _At] = OrderedDict()
         self._not_below_until: OrderedDict[str, float] = OrderedDict()
@@ -284,7 +287,7 @@ class BehindStore:
     async def delete(
         self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
     ) -> bool:
-        """Delete: hot keeps a mark for 24 hours, which hides what is below until that is deleted too."""
+        """Delete: hot keeps a mark for the retention, 24 hours, which hides what is below until that is deleted too."""
         keys.check_key(key)
         expected = None if expected is None else keys.check_version(expected)
         write = rules.check_write(
@@ -293,7 +296,7 @@ class BehindStore:
             expected=expected,
             append=(),
             keep=0,
-            ttl_s=TOMBSTONE_TTL_S,
+            ttl_s=self._retention_s,
             tags={},
             fence=fence,
             op_id=None,
@@ -313,7 +316,7 @@ class BehindStore:
                     Copied(where.version, write.head, is_deleted=True, eras=where.eras).packed(),
                     expected=where.at,
                     keep=0,
-                    ttl_s=TOMBSTONE_TTL_S,
+                    ttl_s=self._retention_s,
                     tags={},
                     fence=fence,
                     op_id=op_id,
