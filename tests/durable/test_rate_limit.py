@@ -80,6 +80,17 @@ async def test_a_denied_call_is_not_counted(store: SessionStore, algorithm: Any)
     assert 0 < caught.value.retry_after_s <= 60
 
 
+async def test_limits_of_one_name_are_apart(store: SessionStore) -> None:
+    """A minute and a day, a window and a bucket: each counts for itself, and one of a changed limit goes on counting."""
+    one = name()
+    minute, day = RateLimiter(store, 2, 60), RateLimiter(store, 5, 86_400)
+    bucket = RateLimiter(store, 2, 60, algorithm="token_bucket")
+    for limiter in (minute, minute, day, bucket, bucket):
+        await limiter.check(one)
+    assert [(await limiter.take(one)).is_allowed for limiter in (minute, day, bucket)] == [False, True, False]
+    assert (await RateLimiter(store, 4, 60).take(one)).remaining == 1
+
+
 async def test_a_bucket_holds_its_burst(store: SessionStore) -> None:
     limiter, one = RateLimiter(store, 1, 60, algorithm="token_bucket", burst=5), name()
     assert [(await limiter.take(one)).is_allowed for _ in range(7)] == [True] * 5 + [False] * 2
@@ -157,9 +168,9 @@ async def test_counters_end(store: SessionStore) -> None:
     one = name()
     await RateLimiter(store, 5, 90).take(one)
     if isinstance(store.store, RedisStore):
-        left_s = await store.store._link.client.ttl(b"holdall:r:~rate/" + one.encode())
+        left_s = await store.store._link.client.ttl(b"holdall:r:~rate/w90000000/" + one.encode())
     else:
-        record = await store.store.read("~rate/" + one)
+        record = await store.store.read("~rate/w90000000/" + one)
         assert record is not None
         left_s = record.expires_at - time.time()
     assert 80 < left_s <= 91
@@ -205,7 +216,7 @@ async def test_a_store_that_is_away_raises_allows_or_denies() -> None:
 async def test_a_damaged_counter_is_an_error() -> None:
     store = MemoryStore()
     for head in (Blob("holdall.rate", b"[1,"), Blob("text", b"")):
-        await store.write("~rate/x", head, expected=None, ttl_s=None)
+        await store.write("~rate/w60000000/x", head, expected=None, ttl_s=None)
         with pytest.raises(DecodeError):
             await RateLimiter(store, 1, 60).take("x")
 

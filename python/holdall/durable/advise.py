@@ -136,13 +136,13 @@ def _history(w: Workload) -> Advice:
             'ContextWindowPacker(..., strategy="stable")',
             f"{says}, and a prefix that stays the same is charged less each time",
             f"{limit}; above it and above {STABLE_ABOVE_TURNS} turns stable, where prefixes are cached, else optimal",
-            "cuts go to a low-water mark, so that the prefix stays for many turns: `python -m benches` prices it",
+            "4 coding sessions of 300 messages and more: .22x the input dollars of a sliding window at 32k, optimal 1.73x",
         )
     return Advice(
         "history",
         "optimal",
         'ContextWindowPacker(..., strategy="optimal")',
-        f"{says}: something must go, and the exact choice by relevance keeps most of what is asked for",
+        f"{says}: something must go, and the choice by relevance keeps most of what is asked for",
         f"{limit}; above it optimal, or stable where prefixes are cached and turns exceed {STABLE_ABOVE_TURNS}",
         "evidence that survives, no model: LoCoMo .88 at 2k and .91 at 4k, BEAM .72 and QMSum .77 at 4k",
     )

@@ -116,12 +116,18 @@ class HotCopies:
         """Bring the copy to a version that was just written to warm, or remove it where that takes more than the write."""
         key, seen = write.key, self._seen.pop(write.key, None)
         self._missing_until.pop(key, None)
-        was_deleted = key in self._floor and self._floor[key] is None
+        floor = self._floor.get(key)
+        is_after = floor is not None and floor.generation == version.generation and floor.number < version.number
+        if key in self._floor and not is_after:
+            # Perhaps the repeat of a call, which warm answers from memory: with a version that may be long over, and for
+            # which it may bring other content than the first call did.
+            await self.drop(key, floor=floor)
+            return
         self._note(key, version)
-        # After a delete, a write that creates may be the repeat of one from before it, which warm answers from memory.
-        if write.expected is ABSENT and not was_deleted:
-            at: Version | Absent | None = ABSENT
-            tags: Mapping[str, str] = write.tags or {}
+        at: Version | Absent | None
+        tags: Mapping[str, str]
+        if write.expected is ABSENT:
+            at, tags = ABSENT, write.tags or {}
         elif seen is not None and seen.version == write.expected and version.number == seen.version.number + 1:
             at, tags = seen.at, seen.tags if write.tags is None else write.tags
         else:

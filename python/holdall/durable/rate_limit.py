@@ -72,6 +72,9 @@ class RateStore(Protocol):
 class RateLimiter:
     """Limits by name, such as a user or a tool: at most `limit` in `per_s` seconds, over all workers.
 
+    Limiters of one algorithm and one `per_s` share what is counted under a name; others count apart, so that a user may have
+    a limit for the minute and one for the day.
+
     - "sliding_window" is exact: no stretch of `per_s` seconds holds more than `limit`. It remembers the moment of each call.
     - "token_bucket" refills at `limit` per `per_s` and holds `burst`: after a pause that much may happen at once, and a
       stretch of `per_s` seconds can hold `burst + limit`. It is two numbers, whatever the limit.
@@ -121,6 +124,7 @@ class RateLimiter:
         self._is_window = algorithm == "sliding_window"
         lives_s = per_s if self._is_window else per_s * self._rate.burst / limit
         self._ttl_s = max(lives_s, RATE_COUNTER_TTL_RANGE_S[0])
+        self._prefix = f"~rate/{'w' if self._is_window else 'b'}{self._rate.per_us}/"
         self._when_away = when_away
         self._now = now
         self._sleep = sleep
@@ -136,7 +140,7 @@ class RateLimiter:
         most = self._rate.limit if self._is_window else self._rate.burst
         if not 1 <= cost <= most:
             raise ArgumentError(f"cost is {cost}; this limit allows 1 to {most} at once")
-        key = "~rate/" + check_id(name, "name")
+        key = self._prefix + check_id(name, "name")
         try:
             if isinstance(self._store, RateStore):
                 return await self._by_script(self._store, key, cost)
