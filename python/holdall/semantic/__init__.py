@@ -10,11 +10,13 @@ from holdall.semantic.embedded import EmbeddedMemory
 
 if TYPE_CHECKING:
     from holdall.semantic.pgvector import PgVectorMemory
+    from holdall.semantic.pinecone import PineconeMemory
     from holdall.semantic.qdrant import QdrantMemory
 
 # Imported on first use: each brings its driver.
 _LAZY = {
     "PgVectorMemory": "holdall.semantic.pgvector",
+    "PineconeMemory": "holdall.semantic.pinecone",
     "QdrantMemory": "holdall.semantic.qdrant",
 }
 
@@ -24,6 +26,7 @@ __all__ = [
     "Embedder",
     "Hit",
     "PgVectorMemory",
+    "PineconeMemory",
     "QdrantMemory",
     "SemanticMemory",
 ]
