@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 KEY = "local"
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - an answer
     """What the service answers with a status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -46,11 +46,8 @@ class Pinecone:
 
             def answer(self, path: str, body: dict[str, Any]) -> None:
                 try:
-                    if self.headers.get("Api-Key") != KEY:
-                        raise Refusal(401, "Invalid API Key")
                     with index.lock:
-                        index.requests.append(f"{self.command} {path}")
-                        status, said = 200, index.handle(self.command, path, body)
+                        status, said = 200, index.handle(self.headers.get("Api-Key"), self.command, path, body)
                 except Refusal as refusal:
                     status, said = refusal.status, {"code": 3, "message": str(refusal), "details": []}
                 data = json.dumps(said).encode()
@@ -76,7 +73,10 @@ class Pinecone:
         self.server.shutdown()
         self.server.server_close()
 
-    def handle(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def handle(self, key: str | None, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if key != KEY:
+            raise Refusal(401, "Invalid API Key")
+        self.requests.append(f"{method} {path}")
         routes = {
             ("POST", "/vectors/upsert"): self.upsert,
             ("POST", "/query"): self.query,

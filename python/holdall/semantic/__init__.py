@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdall.semantic.base import Document, Embedder, Hit, SemanticMemory
 from holdall.semantic.embedded import EmbeddedMemory
+from holdall.semantic.window import MessageMemory, Recalled, as_documents
 
 if TYPE_CHECKING:
     from holdall.semantic.pgvector import PgVectorMemory
@@ -25,10 +26,13 @@ __all__ = [
     "EmbeddedMemory",
     "Embedder",
     "Hit",
+    "MessageMemory",
     "PgVectorMemory",
     "PineconeMemory",
     "QdrantMemory",
+    "Recalled",
     "SemanticMemory",
+    "as_documents",
 ]
 
 

@@ -76,6 +76,16 @@ class SemanticMemory(Protocol):
 
     backend: str
 
+    @property
+    def can_match(self) -> bool:
+        """Whether words can be searched."""
+        ...
+
+    @property
+    def can_embed(self) -> bool:
+        """Whether it has an embedder."""
+        ...
+
     async def upsert(self, documents: Iterable[Document], *, namespace: str = "") -> None:
         """Add documents, each in place of the one with its id.
 

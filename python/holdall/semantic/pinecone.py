@@ -48,7 +48,7 @@ class PineconeMemory(Searching):
     """
 
     backend = "pinecone"
-    can_match = False
+    _matches = False
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class PineconeMemory(Searching):
         )
         return [] if answer is None else [_hit(match) for match in answer.matches]
 
-    async def _matching(self, namespace: str, query: str, k: int, where: Where) -> list[Hit]:
+    async def _matching(self, namespace: str, query: str, k: int, where: Where) -> list[Hit]:  # noqa: ARG002
         raise ArgumentError("Pinecone searches by vector only")
 
     async def _get(self, namespace: str, ids: list[str]) -> list[Row]:

@@ -32,7 +32,7 @@ class Searching(ABC):
     """
 
     backend: str
-    can_match = True
+    _matches = True
 
     def __init__(self, *, embedder: Embedder | None = None, batch_size: int = 64) -> None:
         if embedder is not None and not callable(embedder):
@@ -42,6 +42,16 @@ class Searching(ABC):
         self._embedder = embedder
         self._batch_size = batch_size
         self._is_closed = False
+
+    @property
+    def can_match(self) -> bool:
+        """Whether words can be searched."""
+        return self._matches
+
+    @property
+    def can_embed(self) -> bool:
+        """Whether it has an embedder."""
+        return self._embedder is not None
 
     async def __aenter__(self) -> Self:
         return self

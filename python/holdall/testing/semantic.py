@@ -416,6 +416,8 @@ class SemanticConformance:
         """By the Protocol, with a name for its backend."""
         async with self.opened() as memory:
             assert isinstance(memory, SemanticMemory)
+            assert memory.can_match is self.can_match
+            assert memory.can_embed is False
             assert memory.backend
 
     async def found(
