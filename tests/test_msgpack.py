@@ -262,7 +262,7 @@ def test_memory_stays_of_the_order_of_the_input(data):
 
 
 def test_keys_that_collide_cost_no_quadratic_time():
-    """Hashes of ints are not salted: these all fall on one another, and cost minutes without the limit."""
+    """Hashes of ints are not salted: these all fall on one another, and cost minutes without a limit."""
     modulus = 2**61 - 1
     keys = [msgpack_encode(modulus * n) for n in range(2**20, 2**20 + 200_000)]
     started = time.perf_counter()
@@ -274,9 +274,27 @@ def test_keys_that_collide_cost_no_quadratic_time():
         + len(keys).to_bytes(4, "big")
         + b"".join(keys),
     ):
-        with pytest.raises(DecodeError, match=f"more than {MSGPACK_MAX_UNSALTED_KEYS}"):
+        with pytest.raises(DecodeError, match="keys of one hash"):
             msgpack_decode(data)
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize("make", [lambda keys: dict.fromkeys(keys, 1), set, frozenset])
+def test_a_few_keys_may_collide_and_what_is_written_is_read(make):
+    modulus = 2**61 - 1
+    colliding = [modulus * n for n in range(1, 64)]
+    for value in (make(colliding), make([*range(1000), *colliding[:15]])):
+        assert msgpack_decode(msgpack_encode(value)) == value
+    for value in (make([*colliding, 0]), make([*range(64), *colliding[:16]])):
+        with pytest.raises(EncodeError, match="keys of one hash"):
+            msgpack_encode(value)
+
+
+def test_more_keys_than_may_collide_are_not_read():
+    n = MSGPACK_MAX_UNSALTED_KEYS + 1
+    data = b"\xde" + n.to_bytes(2, "big") + b"".join(msgpack_encode(key) + b"\x01" for key in range(n))
+    with pytest.raises(DecodeError, match=f"more than {MSGPACK_MAX_UNSALTED_KEYS}"):
+        msgpack_decode(data)
 
 
 @pytest.mark.parametrize(

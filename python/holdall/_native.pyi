@@ -880,6 +880,20 @@ def msgpack_decode_state(
         messages, its step results and their order.
     """
 
+def msgpack_decode_log(
+    entries: Iterable[Sequence[Any]], header: bytes | None, other: Callable[[Any, Any, int], Any]
+) -> tuple[list[Any], list[Any], bytes]:
+    """Decode the entries of a stored log, read-only.
+
+    Args:
+        entries: (kind, bytes, ...) of each.
+        header: What an entry begins with that is decoded from there on; None for none.
+        other: Called with kind, bytes and number of any other entry, and of a step result that is none; returns its value.
+
+    Returns:
+        The messages, the step results, and one byte per entry, 0 for a message and 1 for a step result.
+    """
+
 def msgpack_encode_state(
     state: object,
     fields: dict[str, Any],
@@ -903,6 +917,9 @@ def msgpack_encode_state(
     Raises:
         EncodeError: `path` names the value that cannot be stored, `reason` says why.
     """
+
+def keys_collide(keys: Iterable[Any]) -> bool:
+    """Return whether so many of at least 64 keys have one hash that an attacker chose them; `str` and `bytes` do not count."""
 
 def json_depth(text: bytes) -> int:
     """Return how deep a JSON text nests, in one pass: for parsers that recurse."""

@@ -1,28 +1,41 @@
 //! Whether a text is ASCII, for texts of all lengths.
 
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
-/// As `is_ascii` of slices, which looks at up to 63 bytes one by one: here none, the last words overlap.
+/// As `is_ascii` of slices, which looks at up to 63 bytes one by one: here the last words overlap those before them, so that no
+/// loop ends where a processor does not expect it but the one over whole blocks.
 #[inline]
 #[must_use]
 pub fn is_ascii(text: &[u8]) -> bool {
-    let (Some(head), Some(tail)) = (text.first_chunk(), text.last_chunk()) else {
-        return text.iter().fold(0, |all, byte| all | byte) < 0x80;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let bits = match text.len() {
+        33.. => blocks(text),
+        17..=32 => words::<16>(text),
+        8..=16 => words::<8>(text),
+        4..=7 => words::<4>(text),
+        _ => text.iter().fold(0, |bits, byte| bits | u64::from(*byte)),
     };
-    let ends = u64::from_ne_bytes(*head) | u64::from_ne_bytes(*tail);
-    if text.len() <= 16 { ends & HIGH == 0 } else { (ends | any_bits(text)) & HIGH == 0 }
+    bits & HIGH == 0
 }
 
-/// The bits that are set in any word of a text, but for the last bytes.
+/// The bits that are set in the words of the first and the last `N` bytes.
 #[inline]
-fn any_bits(text: &[u8]) -> u64 {
-    let (blocks, rest) = text.as_chunks::<32>();
+fn words<const N: usize>(text: &[u8]) -> u64 {
+    let bits = |end: Option<&[u8; N]>| {
+        let Some(end) = end else { return u64::MAX };
+        let (words, rest) = end.as_chunks::<8>();
+        let bits = words.iter().fold(0, |bits, word| bits | u64::from_ne_bytes(*word));
+        rest.as_chunks::<4>().0.iter().fold(bits, |bits, word| bits | u64::from(u32::from_ne_bytes(*word)))
+    };
+    bits(text.first_chunk()) | bits(text.last_chunk())
+}
+
+/// The bits that are set in the words of a text of at least 32 bytes.
+#[inline]
+fn blocks(text: &[u8]) -> u64 {
     let mut lanes = [0; 4];
-    for block in blocks {
+    for block in text.as_chunks::<32>().0 {
         for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
             *lane |= u64::from_ne_bytes(*word);
         }
     }
-    let bits = rest.as_chunks().0.iter().fold(0, |bits, word| bits | u64::from_ne_bytes(*word));
-    lanes.iter().fold(bits, |bits, lane| bits | lane)
+    lanes.iter().fold(0, |bits, lane| bits | lane) | words::<32>(text)
 }

@@ -22,7 +22,8 @@ pub const MAX_DEPTH: usize = 500;
 /// Keys of one map, or elements of one set, that are neither `str` nor `bytes`.
 ///
 /// The hashes of the other types are not salted, so that an attacker can make them collide, and reading takes quadratic
-/// time. So many ints that all collide took 88 ms to read, and so many tuples of one 150 ms, against 0.2 ms where none do.
+/// time. So many ints that all collide took 88 ms to read; hashes that agree as a whole are told earlier, those that agree in
+/// part are not.
 pub const MAX_UNSALTED_KEYS: usize = 4096;
 
 /// Lists of floats at least this long are packed as one array, which saves a byte per float, five where 32 bits hold all.

@@ -2,11 +2,13 @@
 
 mod atoms;
 mod buffer;
+mod collide;
 mod containers;
 mod decode;
 mod encode;
 mod entries;
 mod keys;
+mod log;
 mod nesting;
 mod path;
 mod rare;
@@ -18,6 +20,10 @@ mod unread;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+/// The kinds of entries, as `kinds` and `_order` have them.
+const IS_MESSAGE: u8 = 0;
+const IS_RESULT: u8 = 1;
 
 /// What `holdall.state.values` lends: the read-only containers, and the two functions for what is rare.
 struct Lent {
@@ -58,6 +64,7 @@ fn msgpack_decode<'py>(
     frozen: bool,
     frozen_keys: Vec<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let frozen_keys: Vec<_> = frozen_keys.iter().map(String::as_str).collect();
     decode::decode(py, data, start, frozen, &frozen_keys, Lent::get(py)?, None)
 }
 
@@ -89,6 +96,22 @@ fn msgpack_decode_state<'py>(
 
 /// See `_native.pyi`.
 #[pyfunction]
+fn msgpack_decode_log<'py>(
+    entries: &Bound<'py, PyAny>,
+    header: Option<&[u8]>,
+    other: &Bound<'py, PyAny>,
+) -> PyResult<log::Log<'py>> {
+    log::decode(entries, header, other, Lent::get(entries.py())?)
+}
+
+/// See `_native.pyi`.
+#[pyfunction]
+fn keys_collide(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(collide::collide(keys.try_iter()?.flatten()))
+}
+
+/// See `_native.pyi`.
+#[pyfunction]
 fn json_depth(text: &[u8]) -> usize {
     nesting::of_json(text)
 }
@@ -98,10 +121,12 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MSGPACK_MAX_UNSALTED_KEYS", crate::msgpack::MAX_UNSALTED_KEYS)?;
     module.add("MSGPACK_MIN_PACKED_FLOATS", crate::msgpack::MIN_PACKED_FLOATS)?;
     module.add_function(wrap_pyfunction!(json_depth, module)?)?;
+    module.add_function(wrap_pyfunction!(keys_collide, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_encode, module)?)?;
     module.add_class::<unread::Unread>()?;
     module.add_class::<entries::Entries>()?;
     module.add_function(wrap_pyfunction!(msgpack_encode_state, module)?)?;
+    module.add_function(wrap_pyfunction!(msgpack_decode_log, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode_state, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode, module)?)
 }

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
-from holdall._native import msgpack_decode, msgpack_decode_state, msgpack_encode, msgpack_encode_state
+from holdall._native import (
+    msgpack_decode,
+    msgpack_decode_log,
+    msgpack_decode_state,
+    msgpack_encode,
+    msgpack_encode_state,
+)
 from holdall.errors import ArgumentError, DecodeError, DecryptError, UnknownNameError
 from holdall.state import seal
 from holdall.state.document import (
@@ -22,7 +28,7 @@ from holdall.state.document import (
     read_log,
     state_of,
 )
-from holdall.state.log import IS_MESSAGE, IS_RESULT, MESSAGE, STEP_RESULT, Items, Pending
+from holdall.state.log import MESSAGE, STEP_RESULT, Items, Pending
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
@@ -174,21 +180,15 @@ class StateSerializer:
         document = self._document(head, record=record or "", kind=HEAD)
         items = items_of(document)
         stored = not items
-        messages: list[Any] = []
-        pairs: list[Any] = []
-        kinds = bytearray()
-        for seq, entry in enumerate(entries):
-            kind, data = entry[0], entry[1]
-            if kind == MESSAGE and self.encryption is None and type(data) is bytes and data[:2] == _ENTRY_HEADER:
-                value = msgpack_decode(data, start=2, frozen=True)  # what `_value` does with nearly all of them
-            else:
-                value = self._value(kind, data, seq, record or "")
-            (messages if kind == MESSAGE else pairs).append(value)
-            kinds.append(IS_MESSAGE if kind == MESSAGE else IS_RESULT)
+        messages, pairs, kinds = msgpack_decode_log(
+            entries,
+            _ENTRY_HEADER if self.encryption is None else None,
+            lambda kind, data, seq: self._value(kind, data, seq, record or ""),
+        )
         if kinds:
             if items:
                 raise DecodeError("the head and the log both hold messages", offset=0, reason="messages stand twice")
-            items = Items(bytes(kinds), messages, pairs)
+            items = Items(kinds, messages, pairs)
         state = state_of(document)
         state.load_log(items, stored=stored)
         state.version = version

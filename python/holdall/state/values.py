@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from holdall._native import MSGPACK_MAX_UNSALTED_KEYS
+from holdall._native import MSGPACK_MAX_UNSALTED_KEYS, keys_collide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -359,9 +359,12 @@ def check_keys(keys: Iterable[Any]) -> None:
     """Refuse more keys than Python can hash in good time where an attacker chose them.
 
     Raises:
-        ValueError: More than `MSGPACK_MAX_UNSALTED_KEYS` of them are neither str nor bytes.
+        ValueError: More than `MSGPACK_MAX_UNSALTED_KEYS` of them are neither str nor bytes, or they were made to collide.
     """
-    if sum(type(key) is not str and type(key) is not bytes for key in keys) > MSGPACK_MAX_UNSALTED_KEYS:
+    unsalted = [key for key in keys if type(key) is not str and type(key) is not bytes]
+    if keys_collide(unsalted[: MSGPACK_MAX_UNSALTED_KEYS + 1]):
+        raise ValueError("more than 16 keys of one hash")
+    if len(unsalted) > MSGPACK_MAX_UNSALTED_KEYS:
         raise ValueError(f"more than {MSGPACK_MAX_UNSALTED_KEYS} keys that are neither str nor bytes")
 
 

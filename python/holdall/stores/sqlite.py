@@ -61,9 +61,7 @@ class SqliteStore:
         self._retention_s = rules.check_retention(retention_s)
 
     async def _run(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._file.executor(writes=writes), self._file.run, operation, work, writes
-        )
+        return await self._file.call(operation, work, writes=writes)
 
     async def read(self, key: str, *, log_from: int = 0) -> Record | None:
         """Return the record, its log from entry `log_from` on, both from one snapshot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sqlite3
@@ -9,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from holdall.errors import ClosedError, NewerStateError, StoreUnavailableError
 from holdall.stores.sql import Migration, migrations
@@ -65,6 +67,35 @@ class SqliteFile:
         for writes, executor in executors.items():
             executor.submit(self._disconnect, writes)
             executor.shutdown(wait=True)
+
+    async def call(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
+        """Run `work` in one transaction, in the thread of the writer or of the reader; see `run`.
+
+        A third of a hop is what `run_in_executor` does so that cancelling the call takes it off the queue. Here it stays,
+        as a write does that is under way: neither says that it did not happen.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+        self.executor(writes=writes).submit(self._answer, loop, future, operation, work, writes)
+        return await future
+
+    def _answer(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[_T],
+        operation: str,
+        work: Callable[[sqlite3.Connection], _T],
+        writes: bool,  # noqa: FBT001 - submit passes positions
+    ) -> None:
+        try:
+            result = self.run(operation, work, writes)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+            answer: tuple[Callable[..., None], Any] = (_fail, error)
+        else:
+            answer = (_succeed, result)
+        # A loop that was closed waits for nothing.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(answer[0], future, answer[1])
 
     def run(self, operation: str, work: Callable[[sqlite3.Connection], _T], writes: bool) -> _T:  # noqa: FBT001 - run_in_executor passes positions
         """Run `work` in one transaction, in the thread this is called in; nothing is left of it if it raises.
@@ -141,6 +172,16 @@ class SqliteFile:
             operation=operation,
             cause=str(error),
         )
+
+
+def _succeed(future: asyncio.Future[_T], result: _T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[_T], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _backoffs() -> Iterator[float]:

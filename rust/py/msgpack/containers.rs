@@ -4,7 +4,9 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyIterator;
 
+use super::collide::{self, is_salted};
 use super::decode::{Decoder, Failed, Frame, Kind, Made};
 use crate::msgpack::decode::{Fault, Token};
 use crate::msgpack::marker::ext;
@@ -157,6 +159,9 @@ impl<'py, 'a> Decoder<'py, 'a> {
         if frame.unsalted > MAX_UNSALTED_KEYS {
             return self.bad(frame.start, format!("more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes"));
         }
+        if collide::is_due(frame.unsalted) && keys_of(&frame.obj).is_ok_and(collide::collide) {
+            return self.bad(frame.start, format!("more than {} keys of one hash", collide::MAX_EQUAL));
+        }
         Ok(key)
     }
 
@@ -172,10 +177,7 @@ impl<'py, 'a> Decoder<'py, 'a> {
     }
 }
 
-/// Whether a key's hash is salted per process, so that nobody can make keys collide.
-#[inline]
-fn is_salted(key: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the object is live.
-    let kind = unsafe { ffi::Py_TYPE(key.as_ptr()) };
-    kind == &raw mut ffi::PyUnicode_Type || kind == &raw mut ffi::PyBytes_Type
+/// The keys of a dict, or the elements of a set.
+fn keys_of<'py>(obj: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = Bound<'py, PyAny>> + use<'py>> {
+    Ok(PyIterator::from_object(obj)?.flatten())
 }

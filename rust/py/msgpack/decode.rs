@@ -50,7 +50,7 @@ pub(super) struct Decoder<'py, 'a> {
     pub(super) outer: Vec<Frame<'py>>,
     pub(super) frozen: bool,
     always_frozen: bool,
-    frozen_keys: &'a [String],
+    frozen_keys: &'a [&'a str],
     /// The document, where what stands under `frozen_keys` may be left unread.
     unread_in: Option<&'a Bound<'py, PyBytes>>,
     pub(super) lent: &'static Lent,
@@ -58,10 +58,10 @@ pub(super) struct Decoder<'py, 'a> {
 }
 
 /// Keeps the collector away while objects are made: none of them is garbage.
-struct NoCollection(bool);
+pub(super) struct NoCollection(bool);
 
 impl NoCollection {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         // SAFETY: the GIL is held.
         Self(unsafe { ffi::PyGC_Disable() } != 0)
     }
@@ -84,7 +84,7 @@ pub(super) fn decode<'py>(
     data: &[u8],
     start: usize,
     frozen: bool,
-    frozen_keys: &[String],
+    frozen_keys: &[&str],
     lent: &'static Lent,
     unread_in: Option<&Bound<'py, PyBytes>>,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -205,12 +205,17 @@ impl<'py, 'a> Decoder<'py, 'a> {
                     Err(fault) => return self.fault(fault),
                 }
             }
+            let mut name: &[u8] = &[];
             let key = if let Some(key) = frame.key.take() {
                 key
             } else if let Some(text) = self.reader.text_ahead() {
+                name = text;
                 self.key(start, text)?
             } else {
                 let token = self.reader.token();
+                if let Ok(Token::Str(text)) = token {
+                    name = text;
+                }
                 match self.plain(start, &token)? {
                     Some(key) if frame.kind == Kind::Pairs => key,
                     Some(key) => self.unsalted(frame, key)?,
@@ -218,10 +223,10 @@ impl<'py, 'a> Decoder<'py, 'a> {
                 }
             };
             if self.outer.len() == 1 && !self.frozen_keys.is_empty() {
-                self.turn(&key);
+                self.turn(name);
                 if self.frozen
                     && let Some(made) =
-                        self.unread_in.and_then(|source| unread::step_over(source, &mut self.reader, &key))
+                        self.unread_in.and_then(|source| unread::step_over(source, &mut self.reader, name))
                 {
                     let value = made.map_err(|error| {
                         self.error = Some(error);
@@ -263,9 +268,8 @@ impl<'py, 'a> Decoder<'py, 'a> {
 
     /// Whether what follows within the outermost map is read-only.
     #[cold]
-    fn turn(&mut self, key: &Bound<'py, PyAny>) {
-        let key = key.extract::<&str>().ok();
-        self.frozen = self.always_frozen || key.is_some_and(|key| self.frozen_keys.iter().any(|frozen| frozen == key));
+    fn turn(&mut self, key: &[u8]) {
+        self.frozen = self.always_frozen || self.frozen_keys.iter().any(|frozen| frozen.as_bytes() == key);
     }
 
     #[cold]

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyList, PyString};
 
 use super::atoms::{plain, scalar, written_key};
 use super::buffer::Buffer;
-use super::{Lent, path};
+use super::{Lent, collide, path};
 use crate::msgpack::encode::{self as wire, Sink, TooLong};
 use crate::msgpack::marker::{self, ext};
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS, MIN_PACKED_FLOATS};
@@ -271,13 +271,13 @@ impl<'py, 'a> Encoder<'py, 'a> {
         let elements = unsafe { Bound::from_owned_ptr_or_err(self.py, ffi::PySequence_Tuple(obj.as_ptr()))? };
         let n = elements.len()?;
         if n > MAX_UNSALTED_KEYS {
-            let salted = elements.try_iter()?.filter(|item| {
-                item.as_ref()
-                    .is_ok_and(|item| item.is_exact_instance_of::<PyString>() || item.is_exact_instance_of::<PyBytes>())
-            });
+            let salted = elements.try_iter()?.flatten().filter(collide::is_salted);
             if n - salted.count() > MAX_UNSALTED_KEYS {
                 return self.fail(&unsalted());
             }
+        }
+        if collide::is_many(n) && collide::collide(elements.try_iter()?.flatten()) {
+            return self.fail(&collide::said());
         }
         self.open_ext(code, Kind::Tuple, elements, n)
     }
@@ -328,6 +328,9 @@ impl<'py, 'a> Encoder<'py, 'a> {
         }
         if frame.unsalted > MAX_UNSALTED_KEYS {
             return self.fail_here(&unsalted());
+        }
+        if collide::is_many(frame.unsalted) && collide::collide(frame.obj.try_iter()?.flatten()) {
+            return self.fail_here(&collide::said());
         }
         if frame.patch > 0 {
             let at = frame.patch;

@@ -7,11 +7,9 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString
 use super::encode::Encoder;
 use super::entries::Entries;
 use super::unread::Unread;
-use super::{Lent, decode};
+use super::{IS_MESSAGE, IS_RESULT, Lent, decode};
 use crate::msgpack::encode::{self as wire, TooLong};
 
-const IS_MESSAGE: u8 = 0;
-const IS_RESULT: u8 = 1;
 const MAX_ID_BYTES: usize = 4096;
 
 /// Fields of a document that are none of the state: `_version`, `messages` and `step_results`.
@@ -108,8 +106,8 @@ pub(super) fn load<'py>(
     schema: i64,
     lent: &'static Lent,
 ) -> PyResult<(Bound<'py, PyAny>, Option<Log<'py>>)> {
-    let frozen_keys = ["messages".to_owned(), "step_results".to_owned()];
-    let document = decode::decode(data.py(), data.as_bytes(), 0, false, &frozen_keys, lent, Some(data))?;
+    let frozen_keys = &["messages", "step_results"];
+    let document = decode::decode(data.py(), data.as_bytes(), 0, false, frozen_keys, lent, Some(data))?;
     let log = match document.cast_exact::<PyDict>() {
         Ok(document) => take_log(document, names, schema)?,
         Err(_) => None,

@@ -1,7 +1,7 @@
 //! An array of a document that was stepped over, to be decoded when somebody asks for it.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::buffer::Buffer;
 use super::{Lent, decode};
@@ -66,9 +66,9 @@ impl Unread {
 pub(super) fn step_over<'py>(
     source: &Bound<'py, PyBytes>,
     reader: &mut Reader<'_>,
-    key: &Bound<'py, PyAny>,
+    key: &[u8],
 ) -> Option<PyResult<Bound<'py, PyAny>>> {
-    let pairs = key.cast_exact::<PyString>().is_ok_and(|key| key == "step_results");
+    let pairs = key == b"step_results";
     let start = reader.offset();
     let array = skip::array(reader.rest(), pairs)?;
     reader.step_over(array.size);
