@@ -17,6 +17,7 @@ import holdall
 from benches.contention import race
 from benches.floor_sqlite import SqliteFloor
 from benches.peers_state import compare
+from benches.reading import read_row
 from holdall import CheckpointManager, SessionState
 
 STEPS = (10, 100, 1000)
@@ -219,6 +220,7 @@ async def measure() -> list[dict[str, Any]]:
                     "lower": True,
                 }
             )
+        rows += [await read_row(backend, text) for backend in found]
         for backend in found:
             if backend.name == "PostgreSQL":
                 for peer in ("langgraph", "openai-agents"):

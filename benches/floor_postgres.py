@@ -53,6 +53,13 @@ class PostgresFloor:
         row = await self._pool.fetchrow("SELECT version, data FROM floor_head WHERE id = $1", key)
         return row[0], row[1].encode()
 
+    async def read_all(self, key: str) -> tuple[bytes, list[bytes]]:
+        """Return the head and the log, two statements on one connection."""
+        async with self._pool.acquire() as connection:
+            head = await connection.fetchval("SELECT data FROM floor_head WHERE id = $1", key)
+            rows = await connection.fetch("SELECT data FROM floor_log WHERE id = $1 ORDER BY seq", key)
+        return head.encode(), [row[0] for row in rows]
+
     async def aclose(self) -> None:
         """Close the pool."""
         await self._pool.close()

@@ -38,6 +38,14 @@ class RedisFloor:
         version, head = await self._client.hmget(f"{{floor:{key}}}", "v", "d")
         return int(version), head
 
+    async def read_all(self, key: str) -> tuple[bytes, list[bytes]]:
+        """Return the head and the log, in one round trip."""
+        async with self._client.pipeline(transaction=False) as pipe:
+            pipe.hget(f"{{floor:{key}}}", "d")
+            pipe.lrange(f"{{floor:{key}}}:log", 0, -1)
+            head, entries = await pipe.execute()
+        return head, entries
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()

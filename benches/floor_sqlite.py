@@ -44,6 +44,11 @@ class SqliteFloor:
         row: tuple[int, bytes] = self._db.execute("SELECT version, data FROM head WHERE id = ?", (key,)).fetchone()
         return row
 
+    async def read_all(self, key: str) -> tuple[bytes, list[bytes]]:
+        """Return the head and the log."""
+        (head,) = self._db.execute("SELECT data FROM head WHERE id = ?", (key,)).fetchone()
+        return head, [data for (data,) in self._db.execute("SELECT data FROM log WHERE id = ? ORDER BY seq", (key,))]
+
     async def aclose(self) -> None:
         """Close the file."""
         self._db.close()

@@ -266,7 +266,7 @@ def _read(unread: UnreadLog) -> Views:
     pairs = None
     if len(results) < n_results:
         # Some step was recorded twice.
-        pairs = read_results.read()
+        pairs = read_results.read()[:]
         results = StepResults(pairs)
     kinds = bytearray(len(messages)) + bytes([IS_RESULT]) * n_results if order is None else bytearray(order)
     marks = Marks(kinds, pairs, (Entries(read_messages), Entries(read_results)))

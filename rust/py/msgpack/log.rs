@@ -43,9 +43,9 @@ pub(super) fn decode<'py>(
             _ => other.call1((kind, data, seq))?,
         };
         if is_result {
-            results.append(value)?
+            results.append(value)?;
         } else {
-            messages.append(value)?
+            messages.append(value)?;
         }
         kinds.push(if is_result { IS_RESULT } else { IS_MESSAGE });
     }

@@ -1,0 +1,141 @@
+"""Memory: what packing many items and holding a long session take, and whether packing for ever takes more.
+
+    python -m benches.memory [SECONDS]
+
+Each part runs in a process of its own, so that one's peak is not another's; MB are of resident memory above what the process
+had with everything imported. The loop packs for SECONDS (60 if not given), each time another window of a conversation that
+grows, and fits a line through the resident memory of its second half: a leak would be a slope.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+N_ITEMS = 100_000
+N_MESSAGES = 100_000
+WORDS = ["river", "stone", "lamp", "copper", "letter", "winter", "garden", "signal", "harbour", "table"]
+LOOP_SECONDS = 60.0
+SAMPLES = 200
+MB = 1 << 20
+
+
+def resident() -> float:
+    """MB of resident memory now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / MB
+
+
+def peak() -> float:
+    """MB of resident memory at its highest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def text(draw: random.Random, n: int) -> str:
+    """So many words."""
+    return " ".join(draw.choices(WORDS, k=n))
+
+
+def items() -> dict[str, float]:
+    """Pack a hundred thousand items of some 200 bytes."""
+    from holdall import ContextItem, ContextWindowPacker
+
+    draw = random.Random(1)
+    packer = ContextWindowPacker(max_tokens=200_000)
+    packer.pack([ContextItem("recent_turns", "warm", 0, None, 0, 1.0)])
+    before = resident()
+    made = [ContextItem("rag_documents", text(draw, 32), at, None, at // 5, draw.random()) for at in range(N_ITEMS)]
+    held = resident() - before
+    began = time.perf_counter()
+    result = packer.pack(made)
+    took = time.perf_counter() - began
+    assert 0 < len(result.kept) < N_ITEMS
+    return {"items, MB": held, "peak of packing them, MB more": peak() - before - held, "s": took}
+
+
+def session() -> dict[str, float]:
+    """Hold, write and read a session of a hundred thousand messages of some 200 bytes."""
+    from holdall import SessionState, StateSerializer
+
+    draw = random.Random(1)
+    serializer = StateSerializer()
+    serializer.loads(serializer.dumps(SessionState("s", "u"))).messages.clear()
+    before = resident()
+    state = SessionState("s", "u")
+    for at in range(N_MESSAGES):
+        state.messages.append({"role": "assistant" if at % 2 else "user", "content": text(draw, 32)})
+    built = resident() - before
+    data = serializer.dumps(state)
+    snapshot = serializer.snapshot(state)
+    state.mark_saved(1, snapshot.pending)
+    del snapshot
+    stored = resident() - before - len(data) / MB
+    writing = peak() - before
+    del state
+    before = resident()
+    found = serializer.loads(data)
+    assert len(found.messages) == N_MESSAGES
+    return {
+        "document, MB": len(data) / MB,
+        "state, MB": built,
+        "state once it is stored, MB": stored,
+        "peak of writing it, MB": writing,
+        "loaded and read, MB more than the freed memory": resident() - before,
+    }
+
+
+def loop(seconds: float) -> dict[str, float]:
+    """Pack a conversation that grows, again and again, and see how much memory a million more would take."""
+    from holdall import ContextWindowPacker
+
+    draw = random.Random(1)
+    packer = ContextWindowPacker(max_tokens=2000)
+    conversation: list[dict[str, str]] = []
+    sizes: list[tuple[int, float]] = []
+    began, n = time.perf_counter(), 0
+    while (now := time.perf_counter() - began) < seconds:
+        if n % 50 == 0:
+            # A conversation ends and the next begins: what is known of the old one has to go.
+            conversation = [] if len(conversation) > 400 else conversation
+            role = "assistant" if len(conversation) % 2 else "user"
+            conversation = [*conversation, {"role": role, "content": text(draw, 60)}]
+        packer.pack_messages(conversation[draw.randrange(len(conversation)) // 4 :])
+        n += 1
+        if now >= len(sizes) * seconds / SAMPLES:
+            sizes.append((n, resident()))
+    late = sizes[len(sizes) // 2 :]
+    mean_n, mean_mb = (sum(column) / len(late) for column in zip(*late, strict=True))
+    slope = sum((at - mean_n) * (mb - mean_mb) for at, mb in late) / sum((at - mean_n) ** 2 for at, _ in late)
+    return {
+        "packs": n,
+        "MB after a tenth": sizes[len(sizes) // 10][1],
+        "MB after half": late[0][1],
+        "MB at the end": sizes[-1][1],
+        "MB that a million packs add, by the slope": slope * 1e6,
+    }
+
+
+PARTS = {"items": items, "session": session, "loop": loop}
+
+
+def main() -> None:
+    """Run each part in a process of its own and print what it says."""
+    if sys.argv[1:2] and sys.argv[1] in PARTS:
+        part: Any = PARTS[sys.argv[1]]
+        print(json.dumps(part(*map(float, sys.argv[2:]))))
+        return
+    seconds = sys.argv[1] if sys.argv[1:] else str(LOOP_SECONDS)
+    for name in PARTS:
+        command = [sys.executable, "-m", "benches.memory", name, *([seconds] if name == "loop" else [])]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        print(f"{name}: " + ", ".join(f"{what} {figure:,.1f}" for what, figure in found.items()))
+
+
+if __name__ == "__main__":
+    main()
