@@ -11,8 +11,8 @@ first n" and appends from there.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 from holdall._native import Entries, msgpack_decode, msgpack_encode
@@ -38,6 +38,7 @@ IS_MESSAGE: Final = 0
 IS_RESULT: Final = 1
 # An entry stands in a document within its map and an array.
 _DEPTH: Final = 2
+_TURNED: Final = bytes([IS_RESULT, IS_MESSAGE]) + bytes(254)
 
 
 class Item(NamedTuple):
@@ -105,7 +106,7 @@ class Items(Sequence[Item]):
 
     def since(self, start: int) -> Iterator[Item]:
         """Yield the entries from seq `start` on."""
-        n_messages = self.kinds.count(IS_MESSAGE, 0, start)
+        n_messages = _n_messages(self.messages, self.kinds, start)
         values = (iter(self.messages[n_messages:]), iter(self.pairs[start - n_messages :]))
         for kind in self.kinds[start:]:
             yield Item(KINDS[kind], next(values[kind]))
@@ -124,6 +125,11 @@ class Items(Sequence[Item]):
         if isinstance(at, slice):
             return self if at == slice(None) else list(self)[at]
         return next(self.since(range(len(self))[at]))
+
+
+def _n_messages(messages: list[Message], kinds: bytes | bytearray, start: int) -> int:
+    """Return how many of the entries before seq `start` are messages: those behind it are few where it is a watermark."""
+    return len(messages) - kinds.count(IS_MESSAGE, start)
 
 
 class Marks:
@@ -159,7 +165,11 @@ class Marks:
         """Return the seq of the entry that is the `index`-th of its kind."""
         if kind == IS_MESSAGE and self.kinds.find(IS_RESULT, 0, index + 1) < 0:
             return index
-        return bisect_left(range(len(self.kinds)), index + 1, key=lambda seq: self.kinds.count(kind, 0, seq + 1))
+        return self._seqs_of(kind)[index]
+
+    def _seqs_of(self, kind: int) -> list[int]:
+        kinds = self.kinds if kind == IS_RESULT else self.kinds.translate(_TURNED)
+        return list(compress(range(len(kinds)), kinds))
 
     def replaced(self, kind: int, index: int, packed: bytes) -> None:
         """Note that another value stands at the `index`-th place of its kind."""
@@ -175,9 +185,10 @@ class Marks:
 
     def removed(self, kind: int, indices: Sequence[int]) -> None:
         """Note that the entries at these places of their kind, ascending, are gone."""
-        seqs = [self.seq_of(kind, index) for index in indices]
-        if not seqs:
+        if not indices:
             return
+        of_kind = self._seqs_of(kind)
+        seqs = [of_kind[index] for index in indices]
         for seq in reversed(seqs):
             del self.kinds[seq]
         self.encoded[kind].forget_all(len(self.encoded[kind]) - len(seqs))
@@ -250,7 +261,7 @@ class Log:
         marks = self._marks
         start = marks.saved
         keep = start if marks.stored > start else None
-        n_messages = marks.kinds.count(IS_MESSAGE, 0, start)
+        n_messages = _n_messages(self._messages, marks.kinds, start)
         at = [n_messages, start - n_messages]
         items = []
         for item, kind in zip(self._since(start), marks.kinds[start:], strict=True):
@@ -267,7 +278,7 @@ class Log:
                 if now.value is not sent.value or now.kind != sent.kind:
                     break
                 marks.saved += 1
-            n_messages = marks.kinds.count(IS_MESSAGE, 0, marks.saved)
+            n_messages = _n_messages(self._messages, marks.kinds, marks.saved)
             marks.encoded[IS_MESSAGE].forget(n_messages)
             marks.encoded[IS_RESULT].forget(marks.saved - n_messages)
 
