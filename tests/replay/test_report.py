@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,25 @@ def test_the_command_writes_all_its_reports(tmp_path: Path, capsys: pytest.Captu
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_files_are_written_though_nobody_reads_the_table(tmp_path: Path) -> None:
+    report = tmp_path / "out.html"
+    argv = ["replay", trace_file(tmp_path), "--budget", "600", "--strategies", "sliding", "--jobs", "1"]
+    code = "import sys; from holdall.cli import main; sys.exit(main(sys.argv[1:]))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *argv, "--report", str(report)],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert report.stat().st_size > 10_000
+
+
 def test_the_command_prints_json_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["replay", trace_file(tmp_path), "--budget", "600", "--strategies", "stable", "--json", "--model", "gpt-4o"]
     assert main([*argv, "--jobs", "1", "--only", "turns"]) == 0
@@ -201,7 +221,7 @@ def test_a_strategy_is_found_in_the_folder_one_works_in(
 ) -> None:
     (tmp_path / "mine_of_replay.py").write_text("def newest(request):\n    return request.messages[-1:]\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [path for path in os.sys.path if path])  # type: ignore[attr-defined]
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
     argv = ["replay", trace_file(tmp_path), "--budget", "600", "--strategies", "mine_of_replay:newest"]
     assert main([*argv, "--jobs", "2"]) == 0
     assert "mine_of_replay:newest" in capsys.readouterr().out

@@ -93,11 +93,13 @@ def run(args: argparse.Namespace) -> int:
         )
     finally:
         progress.end()
-    print(to_json(outcome) if args.json else printable_lines(render(outcome)))
     if args.csv:
         _write(args.csv, to_csv(outcome))
     if args.report:
         _write(args.report, to_page(outcome))
+    # Files first: the reader of the table may leave early.
+    print(to_json(outcome) if args.json else printable_lines(render(outcome)))
+    if args.report:
         print(f"report: {args.report}", file=sys.stderr if args.json else sys.stdout)
     return 0
 

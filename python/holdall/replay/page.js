@@ -165,7 +165,7 @@
         found.push(card("Dollars by budget", "Each line is a strategy.", lines("Dollars by budget", (row) => row.dollars, dollars, null), strategies()));
       }
     }
-    found.push(card("Time to choose", "Median to 99th percentile, on a logarithmic scale.", latencies()));
+    found.push(card("Time to choose", "Processor time, median to 99th percentile, on a logarithmic scale.", latencies()));
     return h("section", { class: "charts", id: "charts" }, found);
   }
 

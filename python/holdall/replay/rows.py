@@ -48,7 +48,7 @@ class Row:
         question_tokens: Input tokens of the questions.
         recalls: Of each question, the share of its evidence that is in, unchanged.
         recalls_any: The same, in any form.
-        latencies_us: Microseconds of each choice.
+        latencies_us: Microseconds of processor time of each choice: other work on the machine does not count, nor does waiting.
         timeline: Of each turn: messages so far, tokens sent, tokens shared with the request before.
     """
 
@@ -112,7 +112,7 @@ class Figures:
         recall_any: The same in any form.
         stability: Share of a request that the next one begins with.
         fill: Share of the budget that is used where not everything fits; None where everything always fitted.
-        p50_us, p99_us: Microseconds of a choice.
+        p50_us, p99_us: Microseconds of processor time of a choice.
     """
 
     source: str

@@ -118,15 +118,15 @@ class _Replay:
         return self._request([*self.trace.messages, message], self.ledger.message(message))
 
     def _window(self, run: _Run, request: Request) -> Window | None:
-        started = time.perf_counter_ns()
+        started = time.process_time_ns()
         try:
             given = self.strategy(request)
         except RequiredOverflowError:
-            run.row.latencies_us.append((time.perf_counter_ns() - started) / 1000)
+            run.row.latencies_us.append((time.process_time_ns() - started) / 1000)
             return None
         except Exception as error:
             raise StrategyError(f"{self._place(request)}: {type(error).__name__}: {error}") from error
-        run.row.latencies_us.append((time.perf_counter_ns() - started) / 1000)
+        run.row.latencies_us.append((time.process_time_ns() - started) / 1000)
         if isinstance(given, Window):
             return given
         if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):

@@ -65,7 +65,7 @@ def _notes(outcome: Replay) -> Iterator[str]:
     if any(one.requests for one in outcome.figures):
         yield "same prefix: share of a request that the next one begins with. fill: of the budget, where not everything fits."
     yield "invalid: over the budget (o), a call or result alone (p), system prompt or current turn missing (m)."
-    yield "refused: the strategy said that what must be in does not fit."
+    yield "refused: the strategy said that what must be in does not fit. p50, p99: processor time of a choice."
 
 
 def _headline(outcome: Replay, source: str, chosen: Sequence[Figures]) -> str:

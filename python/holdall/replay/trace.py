@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdall.errors import ArgumentError
-from holdall.replay.shape import Shape, is_output, shape_of
+from holdall.replay.shape import is_output, shape_of
 
 Message = Mapping[str, Any]
 
@@ -63,10 +63,6 @@ class Trace:
             places.append(len(outputs))
         first = next((n for n, message in enumerate(self.messages) if shape_of(message).role != "system"), 0)
         return [n for n in places if n > first]
-
-    def shapes(self) -> list[Shape]:
-        """The shape of each message."""
-        return [shape_of(message) for message in self.messages]
 
 
 def without_notes(message: Message) -> Message:
