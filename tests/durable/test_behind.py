@@ -329,3 +329,20 @@ def test_settings_are_checked() -> None:
     with pytest.raises(UnknownNameError):
         TieredStateManager(MemoryStore(), write="around")  # type: ignore[arg-type]
     assert isinstance(TieredStateManager(MemoryStore(), hot=MemoryStore(), write="behind").store, BehindStore)
+
+
+async def test_a_shorter_life_holds_below_too(tiers: Tiers) -> None:
+    """Cut short by a save or by `extend_ttl` and not flushed: what is below does not come back when hot's record has ended."""
+    worker = tiers.worker()
+    for how in ("save", "extend_ttl"):
+        state = await saved(worker, ttl_seconds=1000)
+        await worker.flush()
+        if how == "save":
+            state.ttl_seconds = 100
+            await worker.save(state)
+        else:
+            assert await worker.extend_ttl(state.session_id, 100)
+        tiers.time += 101
+        for one in (worker, tiers.worker()):
+            with pytest.raises(NotFoundError):
+                await one.load(state.session_id)

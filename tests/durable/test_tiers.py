@@ -24,7 +24,7 @@ from holdall import (
 )
 from holdall.durable.copies import Copied, Pointer
 from holdall.durable.session_store import SessionStore
-from holdall.stores.base import Entry
+from holdall.stores.base import ABSENT, Blob, Entry
 from holdall.stores.memory import MemoryStore
 
 from .faulty import FaultyStore
@@ -467,3 +467,39 @@ async def test_two_tiers_cannot_be_one_store() -> None:
         TieredStateManager(store, hot=store)
     with pytest.raises(ArgumentError):
         TieredStateManager(store, reads="eventually")  # type: ignore[arg-type]
+
+
+async def test_a_repeated_call_takes_no_archived_content_with_it(tiers: Tiers) -> None:
+    """It is answered from memory and has written nothing: the copy in cold is still pointed to."""
+    store = tiers.worker().store
+    head = Blob("text", b"1")
+    entry = Entry("message", b"x")
+    for again in ("write", "delete"):
+        key = f"k-{again}"
+        if again == "delete":
+            await store.write(key, head, expected=ABSENT, ttl_s=None)
+            assert await store.delete(key, op_id="op")
+            first = await store.write(key, head, expected=ABSENT, append=[entry], ttl_s=None)
+        else:
+            first = await store.write(key, head, expected=ABSENT, append=[entry], ttl_s=None, op_id="op")
+        assert await store.archive(key, None)
+        if again == "delete":
+            assert await store.delete(key, op_id="op")
+        else:
+            for expected in (None, ABSENT):
+                assert first == await store.write(key, head, expected=expected, append=[entry], ttl_s=None, op_id="op")
+        record = await tiers.worker().store.read(key)
+        assert record is not None
+        assert (record.version, [one.data for one in record.entries]) == (first, [b"x"])
+
+
+async def test_a_repeat_with_other_content_is_not_shown(tiers: Tiers) -> None:
+    """Warm has answered it from memory, with the version of the first call: the copy must not hold the second's content."""
+    store = tiers.worker().store
+    first = await store.write("k", Blob("text", b"1"), expected=ABSENT, ttl_s=None, op_id="op")
+    await store.touch("k", None)
+    assert await store.write("k", Blob("text", b"2"), expected=ABSENT, ttl_s=None, op_id="op") == first
+    for one in (store, tiers.worker().store, tiers.worker(reads="bounded").store):
+        record = await one.read("k")
+        assert record is not None
+        assert record.head.data == b"1"

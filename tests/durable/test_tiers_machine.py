@@ -41,6 +41,8 @@ class TiersBackend(Backend):
         return BehindStore(hot, below, flush_s=1e9, negative_s=0.0, retention_s=RETENTION_S, now=self.now)
 
     async def reopen(self, store: Store) -> Store:
+        if isinstance(store, BehindStore) and store.flusher._task is not None:
+            store.flusher._task.cancel()
         return self.open()
 
 

@@ -68,12 +68,13 @@ class Archive:
             if await self._copy(record, pointer, log_from=0) is None:
                 raise gone(key)
         except DecodeError:
-            await self.discard(pointer.key)
+            with contextlib.suppress(StoreUnavailableError):
+                await self.cold.delete(pointer.key, op_id=_op_id())
             raise
         try:
             await self._point(record, pointer, ttl_s)
         except ConflictError:
-            await self._discard_unless_pointed_to(key, pointer)
+            await self.release(key, pointer)
             return False
         return True
 
@@ -97,11 +98,14 @@ class Archive:
             else:
                 return
 
-    async def _discard_unless_pointed_to(self, key: str, pointer: Pointer) -> None:
-        now = await self._warm.read(key, log_from=NO_LOG)
-        at = None if now is None else Pointer.of(now)
-        if (at is None or at.key != pointer.key) and (now is None or now.version != pointer.version):
-            await self.discard(pointer.key)
+    async def release(self, key: str, pointer: Pointer) -> None:
+        """Delete a copy, if nothing points to it any more and nothing can: what a call was told is no proof of that.
+
+        A repeated call is answered from memory, and has done nothing.
+        """
+        with contextlib.suppress(StoreUnavailableError):
+            if await self._is_garbage(pointer.key, key, pointer.version):
+                await self.cold.delete(pointer.key, op_id=_op_id())
 
     async def fetch(
         self, head: Record, pointer: Pointer, *, log_from: int, was_missing: Version | None
@@ -155,7 +159,7 @@ class Archive:
             fence=write.fence,
             op_id=op_id,
         )
-        await self.discard(pointer.key)
+        await self.release(write.key, pointer)
         return version
 
     async def restore(
@@ -188,13 +192,8 @@ class Archive:
                 fence = error.highest
             else:
                 break
-        await self.discard(pointer.key)
+        await self.release(head.key, pointer)
         return True
-
-    async def discard(self, key: str) -> None:
-        """Delete a copy that nothing points to any more; where that fails, `sweep` does it."""
-        with contextlib.suppress(StoreUnavailableError):
-            await self.cold.delete(key, op_id=_op_id())
 
     async def drop_user(self, user_id: str) -> None:
         """Delete every copy of a user's records, whose pointers are gone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections import OrderedDict
@@ -39,6 +40,7 @@ class _At(NamedTuple):
     cut: int
     log_len: int
     tags: Mapping[str, str]
+    ends: float | None = None
     eras: Sequence[Era] = ()
     below: Record | None = None
 
@@ -132,12 +134,18 @@ class BehindStore:
             )
         except (ConflictError, StoreUnavailableError):
             return
-        remember(self._seen, record.key, _At(record.version, at, 0, record.log_len, record.tags, eras))
+        remember(
+            self._seen, record.key, _At(record.version, at, 0, record.log_len, record.tags, record.expires_at, eras)
+        )
 
     def _note(self, key: str, raw: Record) -> Copied:
         copied = Copied.of(raw.head, key)
         version = None if copied.is_deleted else copied.version
-        remember(self._seen, key, _At(version, raw.version, copied.cut, raw.log_len, copied.tags, copied.eras))
+        remember(
+            self._seen,
+            key,
+            _At(version, raw.version, copied.cut, raw.log_len, copied.tags, raw.expires_at, copied.eras),
+        )
         return copied
 
     async def _look(self, key: str, *, log_from: int) -> _At:
@@ -149,7 +157,7 @@ class BehindStore:
         found = await self._below(key, log_from)
         if found is None:
             return _At(None, ABSENT, 0, 0, {})
-        return _At(found.version, ABSENT, 0, found.log_len, found.tags, below=found)
+        return _At(found.version, ABSENT, 0, found.log_len, found.tags, found.expires_at, below=found)
 
     async def write(
         self,
@@ -213,6 +221,8 @@ class BehindStore:
         eras = where.eras
         if is_new or not eras:
             eras = (*eras, Era(next_at, version.generation, next_at - version.number))[-_ERAS:]
+        if not is_new:
+            await self._shorten(key, where, write.ttl_s)
         if where.below is not None:
             if time.monotonic() - began > _FRESH_S:
                 return None
@@ -236,8 +246,21 @@ class BehindStore:
         if (is_new and op_id is not None) or at.number != next_at:
             # Perhaps the repeat of a call that hot has answered from memory: its version then is what hot says it was.
             return await self._version_at(write, at)
-        remember(self._seen, key, _At(version, at, 0 if is_new else cut, kept + len(write.append), tags, eras))
+        remember(
+            self._seen,
+            key,
+            _At(version, at, 0 if is_new else cut, kept + len(write.append), tags, self._end(write.ttl_s), eras),
+        )
         return version
+
+    async def _shorten(self, key: str, where: _At, ttl_s: float | None) -> None:
+        """Let what is below end no later than what hot is about to have; else it would be seen again when that has ended."""
+        ends = self._end(ttl_s)
+        if ends is not None and (where.ends is None or ends < where.ends):
+            await self.below.touch(key, ttl_s)
+
+    def _end(self, ttl_s: float | None) -> float | None:
+        return None if ttl_s is None else self._now() + ttl_s
 
     async def _answered(self, write: rules.Write, where: _At, op_id: str | None) -> Version | None:
         """Ask hot about a call that must be refused: return what an earlier one with its op_id was told, None if there was none.
@@ -281,6 +304,7 @@ class BehindStore:
             return False
         if isinstance(where.at, Absent):
             return await self.below.touch(key, ttl_s, op_id=op_id)
+        await self._shorten(key, where, ttl_s)
         self.flusher.add(key)
         return await self.hot.touch(key, ttl_s, op_id=op_id)
 
@@ -305,7 +329,10 @@ class BehindStore:
         for _ in range(TURNS):
             where = await self._look(key, log_from=NO_LOG)
             if where.version is None:
-                return await self._answered(write, where, op_id) is not None
+                # nothing is there to be guarded: only a repeat of the delete finds something
+                with contextlib.suppress(StaleFenceError):
+                    return await self._answered(write, where, op_id) is not None
+                return False
             if expected is not None and expected != where.version:
                 if await self._answered(write, where, op_id) is not None:
                     return True

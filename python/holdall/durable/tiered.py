@@ -290,7 +290,7 @@ class TieredStore:
                 if is_refused:
                     raise rules.conflict(key, expected, pointer.version) from None
                 continue
-            await archive.discard(pointer.key)
+            await archive.release(key, pointer)
             return was_there
         raise crowded(key, "delete")
 
