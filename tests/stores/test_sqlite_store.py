@@ -282,13 +282,16 @@ _SETUP = """
 import sqlite3, sys, os, signal
 from holdall.stores import sqlite_file
 from pathlib import Path
-n = int(sys.argv[2])
+n, left = int(sys.argv[2]), len(sqlite_file.migrations("sqlite"))
 def dying(sql, real=sqlite_file._statements):
-    for i, statement in enumerate(real(sql)):
-        if i == n:
+    global n, left
+    for statement in real(sql):
+        if n == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+        n -= 1
         yield statement
-    if n == -1:
+    left -= 1
+    if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 sqlite_file._statements = dying
 file = sqlite_file.SqliteFile(Path(sys.argv[1]), synchronous="FULL", busy_timeout_s=5)
@@ -299,7 +302,7 @@ file.migrate()
 def test_case_36_a_setup_killed_after_any_statement_is_done_again(tmp_path: Path):
     """SIGKILL before each statement of the schema and before the commit: opening again gives a whole store."""
     n_statements = sum(len(list(_statements(migration.sql))) for migration in migrations("sqlite"))
-    for n in [*range(n_statements), -1]:
+    for n in range(n_statements + 1):
         path = tmp_path / f"killed{n}.db"
         done = subprocess.run([sys.executable, "-c", _SETUP, str(path), str(n)], check=False, timeout=60)
         assert done.returncode == -signal.SIGKILL, n

@@ -16,13 +16,16 @@ from holdall.errors import ConflictError, NotFoundError, StaleFenceError
 if TYPE_CHECKING:
     from holdall.durable.sessions import Sessions
     from holdall.state import SessionState
+    from holdall.state.log import Items
+
+    SaveOrLoad = Callable[[SessionState, Items], Awaitable[SessionState | None]]
 
 BASE_DELAY_S: Final = 0.010
-MAX_DELAY_S: Final = 0.020
+MAX_DELAY_S: Final = 0.040
 # A state saved this lately is taken as the current one; the compare-and-swap says whether it was.
 RECENT_S: Final = 0.050
 # Who has just written and meets another writer lets that one go first, for up to this long.
-YIELD_S: Final = 0.050
+YIELD_S: Final = 0.080
 
 
 class OptimisticStateStore:
@@ -56,6 +59,8 @@ class OptimisticStateStore:
         self._clock = clock
         self._base_delay_s = base_delay_s
         self._max_delay_s = max_delay_s
+        # Not every store can do it, nor has every collection of sessions it.
+        self._save_or_load: SaveOrLoad | None = getattr(store, "save_or_load", None)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # The last state that was saved, a copy nobody else has, and when that was.
         self._last: tuple[SessionState, float] | None = None
@@ -75,8 +80,9 @@ class OptimisticStateStore:
             fn: Changes the state in place, or returns the state to save; may be async. It may run several times, each
                 time on a state of its own, so it should have no other effect. The state may be out of date, of which
                 then nothing is kept: not what `fn` did to it, and no error that `fn` raised over it.
-            max_retries: Attempts after the first. Waits grow from 10 to 20 ms with full jitter; the first is up to 50 ms for
-                an update that began less than 50 ms after the last of this object, so that others get their turn.
+            max_retries: Attempts after the first. Waits before them grow from 10 to 40 ms with full jitter. One retry comes
+                at once, where the store says with the conflict what is stored now. An update that begins less than 50 ms
+                after the last of this object, and meets another writer, waits up to 80 ms first: it had its turn.
             create: Makes the state to start from where there is none; without it a missing session is an error.
 
         Returns:
@@ -93,25 +99,30 @@ class OptimisticStateStore:
         if turn is None:
             turn = self._turns[session_id] = asyncio.Lock()
         async with turn:
-            left, ceiling = max_retries, self._base_delay_s
-            recent = self._recent(session_id)
-            if recent is not None and left:
-                saved = await self._try_recent(recent, fn)
-                if saved is not None:
-                    return saved
-                left -= 1
+            return await self._update(session_id, fn, max_retries, create)
+
+    async def _update(self, session_id: str, fn: Updater, left: int, create: Create | None) -> SessionState:
+        ceiling = self._base_delay_s
+        state = self._recent(session_id) if left else None
+        had_turn, is_quick = state is not None, True
+        while True:
+            if state is None:
+                state = await loaded(self._store, session_id, create)
+            saved, state = await self._attempt(state, fn, is_guess=had_turn, is_last=not left)
+            if saved is not None:
+                return saved
+            left -= 1
+            if had_turn:
+                had_turn = False
                 await self._sleep(self._random() * YIELD_S)
-            while True:
-                try:
-                    return await self._save(await applied(await loaded(self._store, session_id, create), fn))
-                except StaleFenceError:
-                    raise
-                except ConflictError:
-                    if not left:
-                        raise
-                left -= 1
+            elif is_quick and state is not None:
+                is_quick = False
+                continue
+            else:
                 await self._sleep(self._random() * ceiling)
                 ceiling = min(self._max_delay_s, ceiling * 2)
+            # what came with the conflict is out of date by now
+            state = None
 
     def _recent(self, session_id: str) -> SessionState | None:
         """Return the state that was saved here a moment ago, for once."""
@@ -120,35 +131,44 @@ class OptimisticStateStore:
         (state, at), self._last = self._last, None
         return state if self._clock() - at <= RECENT_S else None
 
-    async def _try_recent(self, recent: SessionState, fn: Updater) -> SessionState | None:
-        """Change and save a state that may be out of date by now; None if it was."""
-        seen = version_of(recent)
+    async def _attempt(
+        self, state: SessionState, fn: Updater, *, is_guess: bool, is_last: bool
+    ) -> tuple[SessionState | None, SessionState | None]:
+        """Change and save; return the state as saved, or None and, where it is known, what is stored instead."""
+        seen = version_of(state)
+        known = None if self._save_or_load is None else state.log.items
         try:
-            changed = await applied(recent, fn)
+            changed = await applied(state, fn)
         except Exception:
+            if not is_guess:
+                raise
             # Of a state that was out of date it says nothing.
             try:
-                now = version_of(await self._store.load(recent.session_id))
+                now = await self._store.load(state.session_id)
             except NotFoundError:
-                now = None
-            if now == seen:
+                return None, None
+            if version_of(now) == seen:
                 raise
-            return None
+            return None, now
+        # Taken before the call, as the store's snapshot is: what others do to the state meanwhile is in neither.
         try:
-            return await self._save(changed)
+            twin = changed.copy()
+        except RecursionError:
+            await self._store.save(changed)  # says which value it is that cannot be stored
+            raise
+        try:
+            if self._save_or_load is None or known is None or is_last or version_of(changed) != seen:
+                await self._store.save(changed)
+            else:
+                stored = await self._save_or_load(changed, known)
+                if stored is not None:
+                    return None, stored
         except StaleFenceError:
             raise
         except ConflictError:
-            return None
-
-    async def _save(self, state: SessionState) -> SessionState:
-        # Taken before the call, as the store's snapshot is: what others do to the state meanwhile is in neither.
-        try:
-            twin = state.copy()
-        except RecursionError:
-            await self._store.save(state)  # says which value it is that cannot be stored
-            raise
-        version = await self._store.save(state)
-        twin.mark_saved(version.number, twin.pending(), generation=version.generation)
+            if is_last:
+                raise
+            return None, None
+        twin.mark_saved(changed.version, twin.pending(), generation=changed.generation)
         self._last = twin, self._clock()
-        return state
+        return changed, None

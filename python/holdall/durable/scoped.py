@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
     from holdall.durable.sessions import HistoryItem, SessionInfo
     from holdall.state import SessionState
+    from holdall.state.log import Items
     from holdall.stores.base import Record, Version
 
 _REMEMBERED: Final = 1024
@@ -41,14 +42,7 @@ class ScopedSessions:
             ArgumentError: The state names another user.
             ConflictError: Somebody else wrote it, or the id is not this user's; `actual` is None then.
         """
-        if state.user_id != self.user_id:
-            raise ArgumentError(
-                f"this view saves sessions of user {self.user_id!r} only; the state names another user",
-                user_id=self.user_id,
-            )
-        expected = version_of(state)
-        if expected is not None and self._seen.get(state.session_id) != expected:
-            await self._check_owner(state, expected)
+        expected = await self._expected(state)
         try:
             version = await self._store.save(state, fence=fence)
         except ConflictError as error:
@@ -57,6 +51,35 @@ class ScopedSessions:
             raise
         self._remember(state.session_id, version)
         return version
+
+    async def save_or_load(self, state: SessionState, known: Items, *, fence: int | None = None) -> SessionState | None:
+        """As `SessionStore.save_or_load`, for a state of this user; errors as for `save`."""
+        expected = await self._expected(state)
+        try:
+            stored = await self._store.save_or_load(state, known, fence=fence)
+        except ConflictError as error:
+            if error.actual is not None and not await self._is_mine(state.session_id):
+                raise self._conflict(state.session_id, expected) from None
+            raise
+        now = state if stored is None else stored
+        if now.user_id != self.user_id:
+            raise self._conflict(state.session_id, expected)
+        version = version_of(now)
+        if version is not None:
+            self._remember(state.session_id, version)
+        return stored
+
+    async def _expected(self, state: SessionState) -> Version | None:
+        """Return the version that a save of the state names, once it is sure to be this user's."""
+        if state.user_id != self.user_id:
+            raise ArgumentError(
+                f"this view saves sessions of user {self.user_id!r} only; the state names another user",
+                user_id=self.user_id,
+            )
+        expected = version_of(state)
+        if expected is not None and self._seen.get(state.session_id) != expected:
+            await self._check_owner(state, expected)
+        return expected
 
     async def load(self, session_id: str) -> SessionState:
         """As `SessionStore.load`."""

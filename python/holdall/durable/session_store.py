@@ -12,14 +12,16 @@ from holdall.durable.finish import finish, settle
 from holdall.durable.keys import check_id, session_id_of, session_key, user_key
 from holdall.durable.scoped import ScopedSessions
 from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing
-from holdall.durable.snapshot import Write
+from holdall.durable.snapshot import Write, version_of
 from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
 from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
 from holdall.state import SessionState, StateSerializer
-from holdall.stores.base import ABSENT, Blob, Record, Store, Version
+from holdall.stores.base import ABSENT, Blob, ConflictReader, Record, Store, Version
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from holdall.state.log import Items
 
 _USER_DELETED: Final = Blob("json", b'{"user_deleted": true}')
 
@@ -49,6 +51,7 @@ class SessionStore:
         self.serializer = serializer if serializer is not None else StateSerializer()
         self._name = name
         self._is_closed = False
+        self._conflict_reader = store if isinstance(store, ConflictReader) else None
 
     async def save(self, state: SessionState, *, fence: int | None = None) -> Version:
         """Write the state as it is now, if nobody else wrote since it was loaded.
@@ -82,6 +85,60 @@ class SessionStore:
             # for every save would do the same and cost each 27 us.
             await settle(self._save(state, write, op_id, fence))
             raise
+
+    async def save_or_load(self, state: SessionState, known: Items, *, fence: int | None = None) -> SessionState | None:
+        """As `save`; but where somebody else was faster, return what is stored now, from the same round trip.
+
+        Args:
+            state: What to write.
+            known: Its log as it was at `state.version`, which need not be read again where nobody cut it since.
+            fence: As for `save`.
+
+        Returns:
+            None if the state was saved, else the session as it is now.
+
+        Raises:
+            ConflictError: As `save`, where the record cannot be brought along: the session is new, or was deleted, or the
+                backend does not do it.
+        """
+        expected = version_of(state)
+        if self._conflict_reader is None or expected is None:
+            await self.save(state, fence=fence)
+            return None
+        self._check_open()
+        write, op_id = Write.of(state, self.serializer), new_op_id()
+        try:
+            found = await self._conflict_reader.write_or_read(
+                write.key,
+                write.head,
+                expected=expected,
+                append=write.append,
+                keep=write.keep,
+                ttl_s=write.ttl_s,
+                tags=write.tags,
+                fence=fence,
+                op_id=op_id,
+                log_from=len(known),
+            )
+        except asyncio.CancelledError:
+            await settle(self._save(state, write, op_id, fence))
+            raise
+        if isinstance(found, Version):
+            write.mark_saved(state, found)
+            return None
+        return self._continued(found, known)
+
+    def _continued(self, record: Record, known: Items) -> SessionState:
+        """Return the state that a record holds whose log begins with what is known, or all of it is there."""
+        start = record.entries[0].seq if record.entries else record.log_len
+        return self.serializer.restore(
+            record.head.data,
+            record.entries,
+            record=session_id_of(record.key),
+            version=record.version.number,
+            generation=record.version.generation,
+            known=known if start else None,
+        )
 
     async def _save(self, state: SessionState, write: Write, op_id: str, fence: int | None) -> Version:
         is_new = write.expected is ABSENT

@@ -162,6 +162,7 @@ class StateSerializer:
         record: str | None = None,
         version: int = 0,
         generation: str = "",
+        known: Items | None = None,
     ) -> SessionState:
         """Return the state whose head and log were stored.
 
@@ -171,6 +172,7 @@ class StateSerializer:
             record: What the blobs were bound to; needed where they are encrypted.
             version: Number of the stored version.
             generation: Generation of the stored record.
+            known: The beginning of the log, where it is at hand already; `entries` go on behind it.
 
         Raises:
             DecodeError: The bytes are not those of a state.
@@ -180,11 +182,15 @@ class StateSerializer:
         document = self._document(head, record=record or "", kind=HEAD)
         items = items_of(document)
         stored = not items
+        start = 0 if known is None else len(known)
         messages, pairs, kinds = msgpack_decode_log(
             entries,
             _ENTRY_HEADER if self.encryption is None else None,
-            lambda kind, data, seq: self._value(kind, data, seq, record or ""),
+            lambda kind, data, seq: self._value(kind, data, start + seq, record or ""),
         )
+        if known is not None:
+            messages, pairs = [*known.messages, *messages], [*known.pairs, *pairs]
+            kinds = bytes(known.kinds) + bytes(kinds)
         if kinds:
             if items:
                 raise DecodeError("the head and the log both hold messages", offset=0, reason="messages stand twice")

@@ -194,7 +194,7 @@ class SessionState:
 
     def copy(self) -> SessionState:
         """Return a state of its own: same values, same version, same watermark."""
-        twin = SessionState(**{name: thaw(getattr(self, name)) for name in HEAD_FIELDS})
+        twin = SessionState.of_fields({name: thaw(getattr(self, name)) for name in HEAD_FIELDS})
         log = self.log
         twin.load_log(log.items, stored=False)
         twin.log.saved, twin.log.stored = log.saved, log.stored

@@ -159,3 +159,37 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Give back connections. Idempotent; a later call raises `ClosedError`."""
         ...
+
+
+@runtime_checkable
+class ConflictReader(Protocol):
+    """What a store may do beside: a write that meets another version brings the record along, in the same step.
+
+    It saves contended writers a round trip, and lets them start over from the instant of the conflict. Where a store does not
+    have it, they read again.
+    """
+
+    async def write_or_read(
+        self,
+        key: str,
+        head: Blob,
+        *,
+        expected: Version,
+        append: Sequence[Entry] = (),
+        keep: int | None = None,
+        ttl_s: float | None,
+        tags: Mapping[str, str] | None = None,
+        fence: int | None = None,
+        op_id: str | None = None,
+        log_from: int,
+    ) -> Version | Record:
+        """As `write`; but where another version is there, return the record as it is.
+
+        Its entries begin at `log_from` if the log's beginning up to there is as it was at `expected`, else at 0: the `seq`
+        of the first says which, or, where there are none, `log_len`.
+
+        Raises:
+            ConflictError: There is no record.
+            StaleFenceError: As for `write`.
+        """
+        ...

@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from holdall.errors import ClosedError
+from holdall.errors import ClosedError, ConflictError, StaleFenceError
 from holdall.stores import keys, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
 
@@ -22,6 +23,18 @@ class _Held:
     log: list[Entry]
     # when `_ends` will look at this record next, None for not at all
     looked_at: float | None = None
+
+    def record(self, key: str, log_from: int) -> Record:
+        meta = self.meta
+        return Record(
+            key,
+            Version(meta.generation, meta.number),
+            self.head,
+            self.log[log_from:],
+            meta.log_len,
+            meta.expires_at,
+            dict(meta.tags),
+        )
 
 
 class MemoryStore:
@@ -51,18 +64,7 @@ class MemoryStore:
         keys.check_count("log_from", log_from)
         with self._lock:
             held = self._live(key)
-            if held is None:
-                return None
-            meta = held.meta
-            return Record(
-                key,
-                Version(meta.generation, meta.number),
-                held.head,
-                held.log[log_from:],
-                meta.log_len,
-                meta.expires_at,
-                dict(meta.tags),
-            )
+            return None if held is None else held.record(key, log_from)
 
     async def write(
         self,
@@ -106,6 +108,22 @@ class MemoryStore:
             log.extend(Entry(kind, data, kept + i) for i, (kind, data) in enumerate(write.append))
             self._put(key, meta, write.head, log)
             return version
+
+    async def write_or_read(
+        self, key: str, head: Blob, *, expected: Version, log_from: int, **options: Any
+    ) -> Version | Record:
+        """As `write`; but where another version is there, return the record."""
+        keys.check_count("log_from", log_from)
+        try:
+            return await self.write(key, head, expected=keys.check_version(expected), **options)
+        except StaleFenceError:
+            raise
+        except ConflictError:
+            with self._lock:
+                held = self._live(key)
+                if held is None:
+                    raise
+                return held.record(key, rules.start_of_log(held.meta, expected, log_from))
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""

@@ -19,6 +19,7 @@ _SWEPT_PER_CALL = 1000
 JSON = "json"
 
 _UPDATE = "SELECT * FROM {p}update_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+_STEP = "SELECT * FROM {p}step_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _TOUCH = "SELECT {p}touch_session($1, $2, $3, $4)"
 _DELETE = "SELECT * FROM {p}delete_session($1, $2, $3, $4, $5, $6, $7)"
 _SWEEP = "SELECT {p}sweep_sessions($1)"
@@ -107,7 +108,7 @@ class PostgresStore:
             timeout_s=timeout_s,
             connect=dict(connect or {}),
         )
-        every = (_UPDATE, _TOUCH, _DELETE, _SWEEP, _READ, _READ_LOG, _FIND, _FIND_USER, _FIND_TAG)
+        every = (_UPDATE, _STEP, _TOUCH, _DELETE, _SWEEP, _READ, _READ_LOG, _FIND, _FIND_USER, _FIND_TAG)
         self._sql = {query: query.format(p=self._link.prefix) for query in every}
 
     def __repr__(self) -> str:
@@ -118,20 +119,7 @@ class PostgresStore:
         keys.check_key(key)
         keys.check_count("log_from", log_from)
         rows = await self._link.call("read", self._sql[_READ], key, log_from, is_repeatable=True)
-        if not rows:
-            return None
-        row = rows[0]
-        head = Blob(JSON, row["state"].encode()) if row["head"] is None else Blob(row["head_format"], row["head"])
-        kinds, datas = row["kinds"] or (), row["datas"] or ()
-        return Record(
-            key,
-            Version(row["generation"], row["version"]),
-            head,
-            [Entry(kind, data, log_from + n) for n, (kind, data) in enumerate(zip(kinds, datas, strict=True))],
-            row["log_len"],
-            row["expires_at"],
-            json.loads(row["tags"]),
-        )
+        return _record(key, rows[0], log_from) if rows else None
 
     async def write(
         self,
@@ -179,6 +167,36 @@ class PostgresStore:
             is_repeatable=write.op is not None,
         )
         return _judged(row, key, write.expected, write.fence)
+
+    async def write_or_read(
+        self, key: str, head: Blob, *, expected: Version, ttl_s: float | None, log_from: int, **options: Any
+    ) -> Version | Record:
+        """As `write`; but where another version is there, return the record."""
+        keys.check_count("log_from", log_from)
+        write = rules.check_write(key, head, expected=keys.check_version(expected), ttl_s=ttl_s, **options)
+        is_json = write.head.format == JSON
+        row = await self._one(
+            "write",
+            _STEP,
+            key,
+            _json_text(write.head.data) if is_json else None,
+            None if is_json else write.head.data,
+            write.head.format,
+            *expected,
+            [kind for kind, _ in write.append] or None,
+            [data for _, data in write.append] or None,
+            write.keep,
+            write.ttl_s,
+            None if write.tags is None else json.dumps(write.tags),
+            write.fence,
+            write.op,
+            self._is_synced,
+            log_from,
+            is_repeatable=write.op is not None,
+        )
+        if row["outcome"] == "conflict" and row["log_start"] is not None:
+            return _record(key, row, row["log_start"])
+        return _judged(row, key, expected, write.fence)
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
@@ -255,6 +273,20 @@ class PostgresStore:
 
     async def _one(self, operation: str, query: str, *args: Any, is_repeatable: bool) -> Any:
         return (await self._link.call(operation, self._sql[query], *args, is_repeatable=is_repeatable))[0]
+
+
+def _record(key: str, row: Any, log_from: int) -> Record:
+    head = Blob(JSON, row["state"].encode()) if row["head"] is None else Blob(row["head_format"], row["head"])
+    kinds, datas = row["kinds"] or (), row["datas"] or ()
+    return Record(
+        key,
+        Version(row["generation"], row["version"]),
+        head,
+        [Entry(kind, data, log_from + n) for n, (kind, data) in enumerate(zip(kinds, datas, strict=True))],
+        row["log_len"],
+        row["expires_at"],
+        json.loads(row["tags"]),
+    )
 
 
 def _json_text(data: bytes) -> str:

@@ -21,6 +21,8 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 # Fences and versions travel as text of one width, so that they compare as text and never as doubles.
 _FENCE_CHARS = 19
 _MOST_INDEX = 2**53 - 1
+# What write.lua says where it brings no record along: outcome, generation, number.
+_CONFLICT_ALONE = 3
 # One call of read_log looks at no more entries, so that a rare kind far back does not hold up the server.
 _LOOKED_AT = 2000
 # A write that must enter its index first is called twice; more often only while others remove entries of the same key.
@@ -89,15 +91,7 @@ class RedisStore:
         log_from = min(keys.check_count("log_from", log_from), _MOST_INDEX)
         slot = self._index.slot_keys(key)[:2]
         row = await self._link.call("read", lambda: self._link.run("read", slot, [log_from]), is_repeatable=True)
-        if row is None:
-            return None
-        try:
-            record = _record(key, row, log_from)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise keys.not_ours("redis", key, error) from error
-        if len(record.entries) != max(0, record.log_len - log_from):
-            raise damaged("read", key)
-        return record
+        return None if row is None else _whole("read", key, row, log_from)
 
     async def write(
         self,
@@ -124,6 +118,22 @@ class RedisStore:
             fence=fence,
             op_id=self._op_id(op_id),
         )
+        return _judged(await self._written(write, ""), key, write.expected, write.fence)
+
+    async def write_or_read(
+        self, key: str, head: Blob, *, expected: Version, ttl_s: float | None, log_from: int, **options: Any
+    ) -> Version | Record:
+        """As `write`; but where another version is there, return the record."""
+        log_from = min(keys.check_count("log_from", log_from), _MOST_INDEX)
+        options["op_id"] = self._op_id(options.get("op_id"))
+        write = rules.check_write(key, head, expected=keys.check_version(expected), ttl_s=ttl_s, **options)
+        reply = await self._written(write, log_from)
+        if reply[0] == b"conflict" and len(reply) > _CONFLICT_ALONE:
+            return _whole("write", key, [*reply[1:3], *reply[4:]], int(reply[3]))
+        return _judged(reply, key, expected, write.fence)
+
+    async def _written(self, write: rules.Write, log_from: int | str) -> list[Any]:
+        key = write.key
         before = [
             *_expectation(write.expected),
             secrets.token_hex(rules.GENERATION_CHARS // 2),
@@ -140,15 +150,14 @@ class RedisStore:
             "write",
             key,
             write.ttl_s,
-            lambda guarantee: [*before, *guarantee, *entries],
+            lambda guarantee: [*before, *guarantee, log_from, *entries],
             is_repeatable=write.op is not None,
         )
-        version = _judged(reply, key, write.expected, write.fence)
-        if reply[3]:
+        if reply[0] == b"ok" and reply[3]:
             old = json.loads(reply[3])
             kept = json.loads(_tags_text(write.tags or {}))
             await self._drop(key, {name: value for name, value in old.items() if kept.get(name) != value})
-        return version
+        return reply
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
@@ -304,6 +313,16 @@ def _expectation(expected: Version | Absent | None) -> tuple[str, str, str]:
     if isinstance(expected, Absent):
         return "absent", "", ""
     return "version", expected.generation, str(expected.number)
+
+
+def _whole(operation: str, key: str, row: Sequence[Any], log_from: int) -> Record:
+    try:
+        record = _record(key, row, log_from)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise keys.not_ours("redis", key, error) from error
+    if len(record.entries) != max(0, record.log_len - log_from):
+        raise damaged(operation, key)
+    return record
 
 
 def _record(key: str, row: Sequence[Any], log_from: int) -> Record:

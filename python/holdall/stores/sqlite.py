@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdall.errors import ArgumentError
+from holdall.errors import ArgumentError, ConflictError, StaleFenceError
 from holdall.stores import keys, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
 from holdall.stores.sqlite_file import SqliteFile
@@ -24,7 +24,7 @@ _PAGE = 500
 _SWEPT_PER_WRITE = 4
 _SWEPT_PER_CALL = 1000
 
-_META = "id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted"
+_META = "id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at"
 _LIVE = "is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)"
 
 
@@ -68,28 +68,7 @@ class SqliteStore:
         keys.check_key(key)
         keys.check_count("log_from", log_from)
 
-        def work(db: sqlite3.Connection) -> Record | None:
-            row = db.execute(
-                f"SELECT head_format, head, {_META} FROM records WHERE key = ? AND {_LIVE}", (key, self._now())
-            ).fetchone()
-            if row is None:
-                return None
-            record_id, meta = _meta(key, row[2:])
-            entries = db.execute(
-                "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
-                (_pos(record_id, 0), _pos(record_id, min(log_from, meta.log_len)), _pos(record_id, meta.log_len)),
-            )
-            return Record(
-                key,
-                Version(meta.generation, meta.number),
-                Blob(row[0], row[1]),
-                [Entry(*entry) for entry in entries],
-                meta.log_len,
-                meta.expires_at,
-                meta.tags,
-            )
-
-        return await self._run("read", work, writes=False)
+        return await self._run("read", lambda db: _read(db, key, self._now(), lambda _: log_from), writes=False)
 
     async def write(
         self,
@@ -116,17 +95,42 @@ class SqliteStore:
             fence=fence,
             op_id=op_id,
         )
+        return await self._run("write", self._writing(write), writes=True)
+
+    async def write_or_read(
+        self, key: str, head: Blob, *, expected: Version, ttl_s: float | None, log_from: int, **options: Any
+    ) -> Version | Record:
+        """As `write`; but where another version is there, return the record."""
+        keys.check_count("log_from", log_from)
+        write = rules.check_write(key, head, expected=keys.check_version(expected), ttl_s=ttl_s, **options)
+        writing = self._writing(write)
+
+        def work(db: sqlite3.Connection) -> Version | Record:
+            try:
+                return writing(db)
+            except StaleFenceError:
+                raise
+            except ConflictError:
+                # the transaction has changed nothing yet
+                record = _read(db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from))
+                if record is None:
+                    raise
+                return record
+
+        return await self._run("write", work, writes=True)
+
+    def _writing(self, write: rules.Write) -> Callable[[sqlite3.Connection], Version]:
         generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
 
         def work(db: sqlite3.Connection) -> Version:
             now = self._now()
-            record_id, before = _find_meta(db, key)
+            record_id, before = _find_meta(db, write.key)
             version, meta = rules.after_write(before, write, now, generation)
             if meta is None:
                 return version
             kept = meta.log_len - len(write.append)
             if record_id is None:
-                record_id = _insert(db, key, meta, write.head)
+                record_id = _insert(db, write.key, meta, write.head)
             else:
                 _update(db, record_id, meta, write.head)
                 # the log of an ended generation may be longer than what is known of it
@@ -141,7 +145,7 @@ class SqliteStore:
             _sweep(db, now, _SWEPT_PER_WRITE)
             return version
 
-        return await self._run("write", work, writes=True)
+        return work
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
@@ -262,12 +266,32 @@ def _pos(record_id: int, seq: int) -> int:
 
 
 def _meta(key: str, row: Sequence[Any]) -> tuple[int, rules.Meta]:
-    record_id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted = row
+    record_id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at = row
     try:
         decoded = json.loads(tags)
     except (ValueError, TypeError) as error:
         raise keys.not_ours("sqlite", key, error) from error
-    return record_id, rules.Meta(generation, number, log_len, expires_at, decoded, fence, ops, bool(is_deleted))
+    return record_id, rules.Meta(generation, number, log_len, expires_at, decoded, fence, ops, bool(is_deleted), cut_at)
+
+
+def _read(db: sqlite3.Connection, key: str, now: float, log_start: Callable[[rules.Meta], int]) -> Record | None:
+    row = db.execute(f"SELECT head_format, head, {_META} FROM records WHERE key = ? AND {_LIVE}", (key, now)).fetchone()
+    if row is None:
+        return None
+    record_id, meta = _meta(key, row[2:])
+    entries = db.execute(
+        "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
+        (_pos(record_id, 0), _pos(record_id, min(log_start(meta), meta.log_len)), _pos(record_id, meta.log_len)),
+    )
+    return Record(
+        key,
+        Version(meta.generation, meta.number),
+        Blob(row[0], row[1]),
+        [Entry(*entry) for entry in entries],
+        meta.log_len,
+        meta.expires_at,
+        meta.tags,
+    )
 
 
 def _find_meta(db: sqlite3.Connection, key: str) -> tuple[int | None, rules.Meta | None]:
@@ -287,13 +311,14 @@ def _columns(meta: rules.Meta, head: Blob) -> tuple[object, ...]:
         meta.fence,
         meta.ops,
         int(meta.is_deleted),
+        meta.cut_at,
     )
 
 
 def _insert(db: sqlite3.Connection, key: str, meta: rules.Meta, head: Blob) -> int:
     cursor = db.execute(
-        "INSERT INTO records (generation, number, head_format, head, log_len, expires_at, tags, fence, ops, is_deleted, key)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records (generation, number, head_format, head, log_len, expires_at, tags, fence, ops, is_deleted, cut_at,"
+        " key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*_columns(meta, head), key),
     )
     assert cursor.lastrowid is not None  # noqa: S101 - sqlite3 sets it after every INSERT
@@ -303,7 +328,7 @@ def _insert(db: sqlite3.Connection, key: str, meta: rules.Meta, head: Blob) -> i
 def _update(db: sqlite3.Connection, record_id: int, meta: rules.Meta, head: Blob) -> None:
     db.execute(
         "UPDATE records SET generation = ?, number = ?, head_format = ?, head = ?, log_len = ?, expires_at = ?, tags = ?,"
-        " fence = ?, ops = ?, is_deleted = ? WHERE id = ?",
+        " fence = ?, ops = ?, is_deleted = ?, cut_at = ? WHERE id = ?",
         (*_columns(meta, head), record_id),
     )
 

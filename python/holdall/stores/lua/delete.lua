@@ -2,8 +2,8 @@
 -- 'ok' tags | 'none' | 'conflict' generation number | 'stale' generation number fence
 local head, log = KEYS[1], KEYS[2]
 local generation, fence, op = ARGV[1], ARGV[3], ARGV[4]
-local held = redis.call('HMGET', head, 'g', 'n', 't', 'F', 'o', 'D')
-if answer_of(held[5], op) then return {'ok', '{}'} end
+local held = redis.call('HMGET', head, 'g', 'n', 't', 'F', 'o', 'D', 'p')
+if answer_of(held[7], held[5], op) then return {'ok', '{}'} end
 if not held[1] or held[6] then return {'none'} end
 if held[4] and (fence == '' or fence < held[4]) then
     return {'stale', held[1], held[2], held[4]}
@@ -13,12 +13,15 @@ if generation ~= '' and (generation ~= held[1] or ARGV[2] ~= held[2]) then
 end
 local refused = check_allowed({'DEL', head}, {'HSET', head, 'g', '0'}, {'PEXPIREAT', head, '1'})
 if refused then return refused end
-local ops = remember(held[5], op, held[1], held[2])
+local recent, ops = held[7], held[5]
+for at, value in ipairs(remember(recent, ops, op, held[1], held[2])) do
+    if at == 2 then recent = value elseif at == 4 then ops = value end
+end
 redis.call('DEL', head, log)
 fence = fence ~= '' and fence or held[4]
 -- what has nothing to remember leaves nothing: its version cannot come back, since generations are drawn
-if fence or ops ~= '' then
-    redis.call('HSET', head, 'g', held[1], 'n', held[2], 'o', ops, 'D', '1')
+if fence or recent or ops then
+    redis.call('HSET', head, 'g', held[1], 'n', held[2], 'p', recent or '', 'o', ops or '', 'D', '1')
     if fence then redis.call('HSET', head, 'F', fence) end
     redis.call('PEXPIREAT', head, text_of(now_ms() + tonumber(ARGV[5])))
 end

@@ -1,6 +1,7 @@
 -- Shared by all scripts. A record is a hash and a list under one {tag}: g generation, n number, f format and d data of the
--- head, l length of the log, t tags, F fence, o calls remembered, i until when its index entries surely stand.
--- A tombstone is the hash with D and what must be remembered: F and o.
+-- head, l length of the log, t tags, F fence, p and o calls remembered, i until when its index entries surely stand, c the number of the
+-- write that last cut the log.
+-- A tombstone is the hash with D and what must be remembered: F, p and o.
 local OP_CHARS = 56
 
 local function now_ms()
@@ -13,17 +14,22 @@ local function text_of(number)
     return string.format('%.0f', number)
 end
 
--- The answer that an earlier call with this token gave, or nil.
-local function answer_of(ops, op)
-    if op == '' or not ops then return nil end
-    local at = string.find(ops, op, 1, true)
-    if not at or (at - 1) % OP_CHARS ~= 0 then return nil end
-    return {'ok', string.sub(ops, at + 24, at + 39), text_of(tonumber(string.sub(ops, at + 40, at + 55), 16)), ''}
+-- The answer that an earlier call with this token gave, or nil: of the last 32, newest first in `recent` and then `ops`.
+local function answer_of(recent, ops, op)
+    if op == '' or not (recent or ops) then return nil end
+    local every = (recent or '') .. (ops or '')
+    local at = string.find(every, op, 1, true)
+    if not at or (at - 1) % OP_CHARS ~= 0 or at > OP_CHARS * 32 then return nil end
+    return {'ok', string.sub(every, at + 24, at + 39), text_of(tonumber(string.sub(every, at + 40, at + 55), 16)), ''}
 end
 
-local function remember(ops, op, generation, number)
-    if op == '' then return ops or '' end
-    return string.sub(op .. generation .. string.format('%016x', number) .. (ops or ''), 1, OP_CHARS * 32)
+-- Add a call to those remembered: what to set, a list of fields and values. The eighth moves the recent ones to the others, so
+-- that seven of eight calls write, and replicate, a few hundred bytes and not all.
+local function remember(recent, ops, op, generation, number)
+    if op == '' then return {} end
+    recent = op .. generation .. string.format('%016x', number) .. (recent or '')
+    if #recent < OP_CHARS * 8 then return {'p', recent} end
+    return {'p', '', 'o', string.sub(recent .. (ops or ''), 1, OP_CHARS * 32)}
 end
 
 -- All or nothing: what is not allowed is refused before the first write, since a script is not rolled back.

@@ -1,8 +1,8 @@
 -- KEYS head, log, epoch; ARGV ttl_ms, op, guarantee, epoch seen
 -- 'ok' | 'none' | 'index' epoch tags ends
 local head, log = KEYS[1], KEYS[2]
-local held = redis.call('HMGET', head, 'g', 'n', 't', 'o', 'D', 'i')
-if answer_of(held[4], ARGV[2]) then return {'ok'} end
+local held = redis.call('HMGET', head, 'g', 'n', 't', 'o', 'D', 'i', 'p')
+if answer_of(held[7], held[4], ARGV[2]) then return {'ok'} end
 if not held[1] or held[5] then return {'none'} end
 local ends = ARGV[1] ~= '' and now_ms() + tonumber(ARGV[1]) or nil
 local guarantee = held[6]
@@ -15,7 +15,7 @@ if held[3] ~= '{}' and not covers(guarantee, ends) then
 end
 local refused = check_allowed({'HSET', head, 'g', '0'}, {'PEXPIREAT', head, '1'}, {'PERSIST', head})
 if refused then return refused end
-redis.call('HSET', head, 'o', remember(held[4], ARGV[2], held[1], held[2]), 'i', guarantee)
+redis.call('HSET', head, 'i', guarantee, unpack(remember(held[7], held[4], ARGV[2], held[1], held[2])))
 set_end(head, ends)
 set_end(log, ends)
 return {'ok'}

@@ -1,13 +1,15 @@
 -- KEYS head, log, epoch
--- ARGV expect, generation, number, fresh, format, data, keep, ttl_ms, tags, fence, op, guarantee, epoch seen, entries...
+-- ARGV expect, generation, number, fresh, format, data, keep, ttl_ms, tags, fence, op, guarantee, epoch seen,
+--   log_from ('' if the record is not wanted on a conflict), entries...
 -- 'ok' generation number old_tags | 'conflict' generation number | 'stale' generation number fence
+-- | 'conflict' generation number log_start format data length tags ends entries
 -- | 'index' epoch tags ends: write the index entries first, then call again with a guarantee; nothing was changed
 local head, log = KEYS[1], KEYS[2]
 local expect, fresh, keep, ttl, fence, op = ARGV[1], ARGV[4], ARGV[7], ARGV[8], ARGV[10], ARGV[11]
-local held = redis.call('HMGET', head, 'g', 'n', 'l', 't', 'F', 'o', 'D', 'i')
-local ops, is_live = held[6], held[1] and not held[7]
+local held = redis.call('HMGET', head, 'g', 'n', 'l', 't', 'F', 'o', 'D', 'i', 'p')
+local is_live = held[1] and not held[7]
 
-local answer = answer_of(ops, op)
+local answer = answer_of(held[9], held[6], op)
 if answer then return answer end
 local generation, number = is_live and held[1] or '', is_live and held[2] or ''
 if held[5] and (fence == '' or fence < held[5]) then
@@ -15,7 +17,16 @@ if held[5] and (fence == '' or fence < held[5]) then
 end
 if (expect == 'absent' and is_live)
     or (expect == 'version' and not (is_live and generation == ARGV[2] and number == ARGV[3])) then
-    return {'conflict', generation, number}
+    if ARGV[14] == '' or not is_live then return {'conflict', generation, number} end
+    local rest = redis.call('HMGET', head, 'f', 'd', 'c')
+    local start = ARGV[14]
+    -- the beginning of the log is as the caller knows it, unless it was cut since
+    if generation ~= ARGV[2] or not rest[3] or tonumber(rest[3]) > tonumber(ARGV[3])
+        or tonumber(start) > tonumber(held[3]) then
+        start = '0'
+    end
+    return {'conflict', generation, number, start, rest[1], rest[2], held[3], held[4],
+        text_of(redis.call('PEXPIRETIME', head)), redis.call('LRANGE', log, start, -1)}
 end
 
 local tags = ARGV[9] ~= '' and ARGV[9] or (is_live and held[4] or '{}')
@@ -32,35 +43,42 @@ if tags ~= '{}' then
         guarantee = ARGV[12]
     end
 end
-local refused = check_allowed({'HSET', head, 'g', '0'}, {'RPUSH', log, ''}, {'LTRIM', log, '0', '0'}, {'DEL', log},
-    {'PEXPIREAT', head, '1'}, {'PERSIST', head})
+-- asked for what this call will do and no more: each question takes 4 us of the server's time
+local length = is_live and tonumber(held[3]) or 0
+local kept = is_live and keep ~= '' and math.min(tonumber(keep), length) or length
+local needs = {{'HSET', head, 'g', '0'}, ends and {'PEXPIREAT', head, '1'} or {'PERSIST', head}}
+if #ARGV > 14 then needs[#needs + 1] = {'RPUSH', log, ''} end
+if not is_live or kept == 0 then needs[#needs + 1] = {'DEL', log} end
+if kept < length then needs[#needs + 1] = {'LTRIM', log, '0', '0'} end
+local refused = check_allowed(unpack(needs))
 if refused then return refused end
 
-local length = 0
+local cut_at
 if is_live then
     number = number + 1
-    length = tonumber(held[3])
-    if keep ~= '' and tonumber(keep) < length then
-        length = tonumber(keep)
-        if length == 0 then
+    if kept < length then
+        cut_at = number
+        if kept == 0 then
             redis.call('DEL', log)
         else
-            redis.call('LTRIM', log, 0, length - 1)
+            redis.call('LTRIM', log, 0, kept - 1)
         end
     end
 else
-    generation, number = fresh, 1
+    generation, number, cut_at = fresh, 1, 1
     redis.call('DEL', log)
 end
+length = kept
 -- the log first: if its key holds something else, this fails and the head is as it was
-for from = 14, #ARGV, 1000 do
+for from = 15, #ARGV, 1000 do
     redis.call('RPUSH', log, unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end
 number = text_of(number)
-redis.call('HSET', head, 'g', generation, 'n', number, 'f', ARGV[5], 'd', ARGV[6], 'l', length + #ARGV - 13, 't', tags,
-    'o', remember(ops, op, generation, number), 'i', guarantee)
+redis.call('HSET', head, 'g', generation, 'n', number, 'f', ARGV[5], 'd', ARGV[6], 'l', length + #ARGV - 14, 't', tags,
+    'i', guarantee, unpack(remember(held[9], held[6], op, generation, number)))
+if cut_at then redis.call('HSET', head, 'c', text_of(cut_at)) end
 if held[7] then redis.call('HDEL', head, 'D') end
 if fence ~= '' then redis.call('HSET', head, 'F', fence) end
 set_end(head, ends)
-set_end(log, ends)
+if length + #ARGV > 14 then set_end(log, ends) end
 return {'ok', generation, number, is_live and held[4] ~= tags and held[4] or ''}
