@@ -137,6 +137,10 @@ def test_the_table_has_a_line_for_each_strategy_and_budget(replayed: Replay) -> 
     assert sum(line.split()[:2] == ["1k", "full"] for line in text.splitlines()) == 2
     assert text.count("stable") >= 6
     assert "2 questions" in text
+    verdicts = [line for line in text.splitlines() if line.startswith("-> ")]
+    assert len(verdicts) == 2 * 3
+    assert all("always valid: " in line and "cheapest " in line for line in verdicts)
+    assert not any("full" in line for line in verdicts if line.startswith("-> 1k"))
 
 
 def test_json_and_csv_carry_the_same_figures(replayed: Replay) -> None:

@@ -47,7 +47,8 @@ def render(outcome: Replay) -> str:
     parts = []
     for source in dict.fromkeys(one.source for one in outcome.figures):
         chosen = [one for one in outcome.figures if one.source == source]
-        parts.append("\n".join([_headline(outcome, source, chosen), *_table(chosen)]))
+        verdicts = [line for budget in outcome.budgets for line in _verdict(chosen, budget)]
+        parts.append("\n".join([_headline(outcome, source, chosen), *_table(chosen), *verdicts]))
     return "\n\n".join([*parts, "\n".join(_notes(outcome))])
 
 
@@ -110,6 +111,24 @@ def _table(chosen: Sequence[Figures]) -> list[str]:
         ).rstrip()
         for line in cells
     ]
+
+
+def _verdict(chosen: Sequence[Figures], budget: int) -> Iterator[str]:
+    """The strategies to look at first, among those that were valid throughout; where several were compared."""
+    here = [one for one in chosen if one.budget == budget]
+    sound = [one for one in here if not (one.invalid or one.refused or one.refused_questions)]
+    if len(here) < 2:  # noqa: PLR2004 - one is not compared
+        return
+    said = []
+    found = max((one for one in sound if one.recall is not None), key=lambda one: one.recall or 0.0, default=None)
+    if found is not None and found.recall:
+        said.append(f"most evidence {found.strategy} ({share_text(found.recall)})")
+    cheapest = min((one for one in sound if one.requests), key=lambda one: one.dollars, default=None)
+    if cheapest is not None:
+        sliding = next((one for one in here if one.strategy == "sliding" and one is not cheapest), None)
+        ratio = f", {cheapest.dollars / sliding.dollars:.2f} x sliding" if sliding and sliding.dollars else ""
+        said.append(f"cheapest {cheapest.strategy} ({dollars_text(cheapest.dollars)}{ratio})")
+    yield f"-> {tokens_text(budget)}, of the {len(sound)} always valid: {'; '.join(said) or 'none'}"
 
 
 def _invalid(one: Figures) -> str:
