@@ -43,6 +43,8 @@ _PAIR: Final = 0x92
 _HEAD_NAMES: Final = ("_version", *HEAD_FIELDS)
 _STATE_FIELDS: Final = (*HEAD_FIELDS, "version")
 _head_values: Final = attrgetter(*HEAD_FIELDS)
+# The first bytes of a map in MessagePack.
+_MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 _ENTRY_HEADER: Final = bytes([_PAIR, ENTRIES.current])
 
 
@@ -215,7 +217,9 @@ class StateSerializer:
 
     def loads(self, data: bytes, *, record: str | None = None) -> SessionState:
         """Return the state that `dumps` wrote, in whichever format; errors as for `restore`."""
-        data = self._open(data, record=record or "", kind=DOCUMENT, seq=0)
+        # What is not put round anything, nor in another format, is told by its first byte.
+        if self.encryption is not None or type(data) is not bytes or data[:1] not in _MAPS:
+            data = self._open(data, record=record or "", kind=DOCUMENT, seq=0)
         name = _format_of(data)
         if name == "msgpack":
             document, log = msgpack_decode_state(data, _STATE_FIELDS, HEADS.current)
@@ -332,12 +336,12 @@ def _check_kind(kind: str) -> None:
 
 def _format_of(data: bytes) -> Format:
     """Tell the format from the first byte: a map of MessagePack, a brace, or field 1 of our protobuf message."""
-    first = data[0] if data else 0
-    if first == ord("{"):
-        return "json"
-    if 0x80 <= first <= 0x8F or first in (0xDE, 0xDF):  # noqa: PLR2004 - the markers of a map
+    first = data[:1]
+    if first in _MAPS:
         return "msgpack"
-    if first == 0x08:  # noqa: PLR2004 - the tag of field 1, a varint
+    if first == b"{":
+        return "json"
+    if first == b"\x08":  # the tag of field 1, a varint
         return "protobuf"
     raise DecodeError(
         "neither MessagePack, JSON nor protobuf as holdall writes them (at byte 0)", offset=0, reason="unknown format"

@@ -154,6 +154,7 @@ impl<'py, 'a> Decoder<'py, 'a> {
     }
 
     /// Count a key whose hash is not salted: see `MAX_UNSALTED_KEYS`.
+    #[cold]
     pub(super) fn unsalted(&mut self, frame: &mut Frame<'py>, key: Bound<'py, PyAny>) -> Made<'py> {
         frame.unsalted += usize::from(!is_salted(&key));
         if frame.unsalted > MAX_UNSALTED_KEYS {

@@ -49,8 +49,8 @@ pub(super) struct Encoder<'py, 'a> {
     stack: Vec<Frame<'py>>,
     /// What a path in an error begins with.
     base: &'a str,
-    /// Containers around the values.
-    depth: usize,
+    /// Containers inside each other that are left for a value.
+    depth_left: usize,
     lent: &'static Lent,
 }
 
@@ -68,10 +68,12 @@ pub(super) fn encode<'py>(
 
 impl<'py, 'a> Encoder<'py, 'a> {
     pub(super) fn new(py: Python<'py>, depth: usize, lent: &'static Lent) -> Self {
-        Self { py, out: Buffer::new(), stack: Vec::new(), base: "", depth, lent }
+        let depth_left = MAX_DEPTH.saturating_sub(depth);
+        Self { py, out: Buffer::new(), stack: Vec::new(), base: "", depth_left, lent }
     }
 
     /// Write a value.
+    #[inline]
     pub(super) fn value(&mut self, value: &Bound<'py, PyAny>, base: &'a str) -> PyResult<()> {
         self.base = base;
         if plain(&mut self.out, value.as_ptr()) {
@@ -101,6 +103,7 @@ impl<'py, 'a> Encoder<'py, 'a> {
     }
 
     /// Write what the open containers hold until none is open.
+    #[inline]
     fn run(&mut self) -> PyResult<()> {
         while let Some(frame) = self.stack.last_mut() {
             let opened = match frame.kind {
@@ -326,11 +329,8 @@ impl<'py, 'a> Encoder<'py, 'a> {
         if frame.done != frame.len || now != frame.len.cast_signed() {
             return self.fail_here("changed while it was being encoded");
         }
-        if frame.unsalted > MAX_UNSALTED_KEYS {
-            return self.fail_here(&unsalted());
-        }
-        if collide::is_many(frame.unsalted) && collide::collide(frame.obj.try_iter()?.flatten()) {
-            return self.fail_here(&collide::said());
+        if collide::is_many(frame.unsalted) {
+            self.check_keys(frame)?;
         }
         if frame.patch > 0 {
             let at = frame.patch;
@@ -341,6 +341,17 @@ impl<'py, 'a> Encoder<'py, 'a> {
             self.out.patch(at, length);
         }
         self.stack.pop();
+        Ok(())
+    }
+
+    #[cold]
+    fn check_keys(&self, frame: &Frame<'py>) -> PyResult<()> {
+        if frame.unsalted > MAX_UNSALTED_KEYS {
+            return self.fail_here(&unsalted());
+        }
+        if collide::collide(frame.obj.try_iter()?.flatten()) {
+            return self.fail_here(&collide::said());
+        }
         Ok(())
     }
 
@@ -363,7 +374,7 @@ impl<'py, 'a> Encoder<'py, 'a> {
     }
 
     fn reserve_depth(&self) -> PyResult<()> {
-        if self.stack.len() + self.depth < MAX_DEPTH {
+        if self.stack.len() < self.depth_left {
             Ok(())
         } else {
             self.fail(&format!("is nested deeper than {MAX_DEPTH}"))
