@@ -3,8 +3,9 @@
     python -m benches.memory [SECONDS]
 
 Each part runs in a process of its own, so that one's peak is not another's; MB are of resident memory above what the process
-had with everything imported. The loop packs for SECONDS (60 if not given), each time another window of a conversation that
-grows, and fits a line through the resident memory of its second half: a leak would be a slope.
+had with everything imported. Two loops pack for SECONDS each (50 if not given): windows of conversations that are known, and of
+ones that are replaced by new ones all the time, whose texts fill the bounded caches. A line through the resident memory of the
+second half says what a million packs would add.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 N_ITEMS = 100_000
 N_MESSAGES = 100_000
 WORDS = ["river", "stone", "lamp", "copper", "letter", "winter", "garden", "signal", "harbour", "table"]
-LOOP_SECONDS = 60.0
+LOOP_SECONDS = 50.0
+LOOPS = ("known", "new")
 SAMPLES = 200
 MB = 1 << 20
 
@@ -90,22 +93,23 @@ def session() -> dict[str, float]:
     }
 
 
-def loop(seconds: float) -> dict[str, float]:
-    """Pack a conversation that grows, again and again, and see how much memory a million more would take."""
+def loop(seconds: float, *, is_new: bool) -> dict[str, float]:
+    """Pack one window after the other, of conversations that are known or that are new, and see what memory they take."""
     from holdall import ContextWindowPacker
 
     draw = random.Random(1)
     packer = ContextWindowPacker(max_tokens=2000)
-    conversation: list[dict[str, str]] = []
+
+    def conversation() -> list[dict[str, str]]:
+        return [{"role": ("user", "assistant")[at % 2], "content": text(draw, 60)} for at in range(100)]
+
+    known = [conversation() for _ in range(20)]
     sizes: list[tuple[int, float]] = []
     began, n = time.perf_counter(), 0
     while (now := time.perf_counter() - began) < seconds:
-        if n % 50 == 0:
-            # A conversation ends and the next begins: what is known of the old one has to go.
-            conversation = [] if len(conversation) > 400 else conversation
-            role = "assistant" if len(conversation) % 2 else "user"
-            conversation = [*conversation, {"role": role, "content": text(draw, 60)}]
-        packer.pack_messages(conversation[draw.randrange(len(conversation)) // 4 :])
+        if is_new and n % 20 == 0:
+            known[draw.randrange(len(known))] = conversation()
+        packer.pack_messages(draw.choice(known)[draw.randrange(50) :])
         n += 1
         if now >= len(sizes) * seconds / SAMPLES:
             sizes.append((n, resident()))
@@ -121,7 +125,12 @@ def loop(seconds: float) -> dict[str, float]:
     }
 
 
-PARTS = {"items": items, "session": session, "loop": loop}
+PARTS = {
+    "items": items,
+    "session": session,
+    "known": partial(loop, is_new=False),
+    "new": partial(loop, is_new=True),
+}
 
 
 def main() -> None:
@@ -132,7 +141,7 @@ def main() -> None:
         return
     seconds = sys.argv[1] if sys.argv[1:] else str(LOOP_SECONDS)
     for name in PARTS:
-        command = [sys.executable, "-m", "benches.memory", name, *([seconds] if name == "loop" else [])]
+        command = [sys.executable, "-m", "benches.memory", name, *([seconds] if name in LOOPS else [])]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         print(f"{name}: " + ", ".join(f"{what} {figure:,.1f}" for what, figure in found.items()))
 
