@@ -39,6 +39,7 @@ from holdall.errors import (
     RateLimitedError,
     StaleFenceError,
     StoreUnavailableError,
+    ThreadError,
     UnknownNameError,
     UserDeletedError,
 )
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from holdall.durable.run import Step, StepRun
     from holdall.durable.session_store import SessionStore
     from holdall.durable.sweep import Sweeper
+    from holdall.durable.thread import ConversationThread
     from holdall.durable.tiers import TieredStateManager
     from holdall.durable.tool_cache import ToolResultCache
     from holdall.durable.ttl import TtlPolicies
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Advice": "holdall.durable.advise",
     "CheckpointManager": "holdall.durable.checkpoint",
+    "ConversationThread": "holdall.durable.thread",
     "DynamoLock": "holdall.stores.dynamodb_lock",
     "DynamoSessionStore": "holdall.durable.backends",
     "Encryption": "holdall.state",
@@ -129,6 +132,7 @@ __all__ = [
     "ContextItem",
     "ContextWindowManager",
     "ContextWindowPacker",
+    "ConversationThread",
     "DecodeError",
     "Dropped",
     "DynamoLock",
@@ -172,6 +176,7 @@ __all__ = [
     "StepRun",
     "StoreUnavailableError",
     "Sweeper",
+    "ThreadError",
     "TieredStateManager",
     "Tokenizer",
     "ToolResultCache",

@@ -150,6 +150,33 @@ class LockLostError(HoldallError):
     name: str
 
 
+class ThreadError(HoldallError):
+    """A thread cannot do what was asked: it is not active, is no thread of that parent, or its ancestry is broken.
+
+    `thread` is its session id.
+    """
+
+    thread: str
+
+
+class MissingParentError(ThreadError):
+    """What a thread took over is gone: `parent` was deleted, has expired, or is another session by now."""
+
+    parent: str
+
+
+class ThreadCycleError(ThreadError):
+    """A thread is its own ancestor; `path` are the session ids up to where it closes."""
+
+    path: list[str]
+
+
+class ThreadDepthError(ThreadError):
+    """A thread has more than `limit` ancestors."""
+
+    limit: int
+
+
 class StoreUnavailableError(HoldallError, ConnectionError):
     """A backend cannot be reached or refused to serve; nothing was written."""
 

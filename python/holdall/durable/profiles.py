@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdall.durable.flights import Flights
 from holdall.durable.keys import check_id
-from holdall.durable.session_store import new_op_id
+from holdall.durable.sessions import new_op_id
 from holdall.durable.ttl import check_ttl
 from holdall.durable.values import Values
 from holdall.errors import ArgumentError, ConflictError, StoreUnavailableError

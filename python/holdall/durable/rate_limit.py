@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, cas
 from weakref import WeakValueDictionary
 
 from holdall.durable.keys import check_id
-from holdall.durable.session_store import new_op_id
+from holdall.durable.sessions import new_op_id
 from holdall.durable.ttl import RATE_COUNTER_TTL_RANGE_S
 from holdall.errors import (
     ArgumentError,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from builtins import list as List  # noqa: N812 - `list` is a method here
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from holdall.durable.finish import finish, settle
+from holdall.durable.kept import announced_cut
 from holdall.durable.keys import check_id, session_id_of, session_key, user_key
 from holdall.durable.scoped import ScopedSessions
-from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing
+from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing, new_op_id
 from holdall.durable.snapshot import Write, version_of
 from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
 from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
@@ -107,6 +107,10 @@ class SessionStore:
             return None
         self._check_open()
         write, op_id = Write.of(state, self.serializer), new_op_id()
+        if write.keep is not None:
+            # An edit, which threads may have to be asked about first.
+            await self.save(state, fence=fence)
+            return None
         try:
             found = await self._conflict_reader.write_or_read(
                 write.key,
@@ -144,17 +148,11 @@ class SessionStore:
         is_new = write.expected is ABSENT
         if is_new:
             await self._refuse_deleted_user(write.user_id)
-        version = await self.store.write(
-            write.key,
-            write.head,
-            expected=write.expected,
-            append=write.append,
-            keep=write.keep,
-            ttl_s=write.ttl_s,
-            tags=write.tags,
-            fence=fence,
-            op_id=op_id,
-        )
+        if write.keep is None:
+            version = await self._write(write, op_id, fence)
+        else:
+            async with announced_cut(self.store, write.key, write.keep, user_id=write.user_id, op_id=op_id):
+                version = await self._write(write, op_id, fence)
         if is_new:
             # delete_user leaves its mark and only then looks for sessions. So a session it did not see was written after
             # the mark, and sees the mark here.
@@ -165,6 +163,19 @@ class SessionStore:
                 raise
         write.mark_saved(state, version)
         return version
+
+    async def _write(self, write: Write, op_id: str, fence: int | None) -> Version:
+        return await self.store.write(
+            write.key,
+            write.head,
+            expected=write.expected,
+            append=write.append,
+            keep=write.keep,
+            ttl_s=write.ttl_s,
+            tags=write.tags,
+            fence=fence,
+            op_id=op_id,
+        )
 
     async def load(self, session_id: str) -> SessionState:
         """Return the session as it was last saved.
@@ -348,8 +359,3 @@ class SessionStore:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name or self.store.backend})"
-
-
-def new_op_id() -> str:
-    """Return an id that makes one write repeatable."""
-    return os.urandom(12).hex()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from builtins import list as List  # noqa: N812 - `list` is a method of what implements this
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -69,3 +70,8 @@ class Sessions(Protocol):
 def missing(session_id: str) -> NotFoundError:
     """Return the one error for a session that is not there, or not there for this caller."""
     return NotFoundError(f"no session {session_id!r}: it was never saved, was deleted, or has expired", key=session_id)
+
+
+def new_op_id() -> str:
+    """Return an id that makes one write repeatable."""
+    return os.urandom(12).hex()

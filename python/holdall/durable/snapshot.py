@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdall.durable.keys import check_id, session_key
 from holdall.durable.ttl import check_ttl
 from holdall.state.session import HEAD_FIELDS
+from holdall.state.thread import thread_link
 from holdall.state.values import thaw
 from holdall.stores.base import ABSENT, Absent, Blob, Entry, Version
+from holdall.stores.chain import Link, link_tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from holdall.state import SessionState, StateSerializer
     from holdall.state.log import Item, Pending
 
+# The tag by which a session's threads are found.
+PARENT: Final = "parent"
 # No store draws it, so a state whose version nobody loaded conflicts with every record.
 _NO_GENERATION: Final = "-"
 
@@ -52,13 +56,22 @@ class Write(NamedTuple):
             tuple(Entry(kind, data) for kind, data in now.append),
             now.keep,
             ttl_s,
-            {"user_id": user_id, "status": state.status},
+            _tags(state, key, user_id),
             now.pending,
         )
 
     def mark_saved(self, state: SessionState, version: Version) -> None:
         """Note in the state that this much of it is stored; what changed since the snapshot stays to be saved."""
         state.mark_saved(version.number, self.pending, generation=version.generation)
+
+
+def _tags(state: SessionState, key: str, user_id: str) -> dict[str, str]:
+    tags = {"user_id": user_id, "status": state.status}
+    link = thread_link(state)
+    if link is not None:
+        # The parent, so that its threads are found; the base, so that a store follows the chain by itself.
+        tags |= {PARENT: link.parent, **link_tags(key, Link(link.base, link.at, link.generation))}
+    return tags
 
 
 class RestorePoint(NamedTuple):

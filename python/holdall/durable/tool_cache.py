@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdall.durable.finish import GRACE_S
 from holdall.durable.flights import SharedCalls
 from holdall.durable.keys import check_id
-from holdall.durable.session_store import new_op_id
+from holdall.durable.sessions import new_op_id
 from holdall.durable.ttl import TOOL_CACHE_TTL_S, check_ttl
 from holdall.durable.values import Values
 from holdall.errors import ArgumentError, ConflictError, EncodeError, StoreUnavailableError, UserDeletedError

@@ -38,6 +38,26 @@ _READ_LOG = (
     f" WHERE {_IS_KEY} AND {_LIVE}"
     " AND ($2::bigint IS NULL OR e.seq < $2) AND ($3::text IS NULL OR e.kind = $3) ORDER BY e.seq DESC LIMIT $4"
 )
+# From a record to what it takes over, see `holdall.stores.chain`: a copy where there is one, else the base.
+_CHAIN = (
+    "WITH RECURSIVE chain AS ("
+    " SELECT 0 AS depth, s.key_hash, s.session_id, s.tags, s.log_len AS ends FROM {p}agent_sessions s"
+    f" WHERE {_IS_KEY} AND {_LIVE}"
+    " UNION ALL"
+    " SELECT c.depth + 1, n.key_hash, n.session_id, n.tags, (c.tags ->> 'base_at')::bigint"
+    " FROM chain c CROSS JOIN LATERAL ("
+    "SELECT s.key_hash, s.session_id, s.tags FROM {p}agent_sessions s"
+    " WHERE s.key_hash IN (sha256(convert_to('~kept/' || c.session_id, 'UTF8')),"
+    " sha256(convert_to(c.tags ->> 'base', 'UTF8')))"
+    f" AND {_LIVE} ORDER BY s.session_id = '~kept/' || c.session_id DESC LIMIT 1) n"
+    " WHERE c.depth + 1 < $2 AND c.tags ->> 'base' IS NOT NULL)"
+    " SELECT s.session_id, s.generation, s.version, s.state, s.head, s.head_format, s.log_len, s.tags,"
+    " extract(epoch FROM s.expires_at)::float8 AS expires_at, l.kinds, l.datas"
+    " FROM chain c JOIN {p}agent_sessions s USING (key_hash) LEFT JOIN LATERAL ("
+    "SELECT array_agg(e.kind ORDER BY e.seq) AS kinds, array_agg(e.data ORDER BY e.seq) AS datas"
+    " FROM {p}agent_session_log e WHERE e.log_id = s.log_id AND e.seq < c.ends) l ON true"
+    " ORDER BY c.depth"
+)
 _FIND = (
     "SELECT s.key_hash, s.session_id FROM {p}agent_sessions s WHERE s.key_hash > $1 AND s.tags @> $2::jsonb"
     f" AND {_LIVE} ORDER BY s.key_hash LIMIT $3"
@@ -108,7 +128,7 @@ class PostgresStore:
             timeout_s=timeout_s,
             connect=dict(connect or {}),
         )
-        every = (_UPDATE, _STEP, _TOUCH, _DELETE, _SWEEP, _READ, _READ_LOG, _FIND, _FIND_USER, _FIND_TAG)
+        every = (_UPDATE, _STEP, _TOUCH, _DELETE, _SWEEP, _READ, _READ_LOG, _CHAIN, _FIND, _FIND_USER, _FIND_TAG)
         self._sql = {query: query.format(p=self._link.prefix) for query in every}
 
     def __repr__(self) -> str:
@@ -208,6 +228,13 @@ class PostgresStore:
             keys.check_text("kind", kind, least=1, most=keys.MAX_NAME_BYTES)
         rows = await self._link.call("read_log", self._sql[_READ_LOG], key, before, kind, limit, is_repeatable=True)
         return [Entry(row["kind"], row["data"], row["seq"]) for row in rows]
+
+    async def read_chain(self, key: str, *, limit: int) -> list[Record]:
+        """Return the record and what it takes over from others, newest first: one recursive query."""
+        keys.check_key(key)
+        keys.check_count("limit", limit)
+        rows = await self._link.call("read_chain", self._sql[_CHAIN], key, limit, is_repeatable=True)
+        return [_record(row["session_id"], row, 0) for row in rows]
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry without a new version; False where there is no such record."""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from holdall.errors import ArgumentError, StoreUnavailableError
 from holdall.stores import keys, lost, redis_rate, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.chain import walk_chain
 from holdall.stores.redis_index import RedisIndex
 from holdall.stores.redis_link import BACKEND, WRITES, RedisLink, damaged
 
@@ -189,6 +190,21 @@ class RedisStore:
                 break
             at = int(rest)
         return found
+
+    async def read_chain(self, key: str, *, limit: int) -> list[Record]:
+        """Return the record and what it takes over from others, newest first: one script, but one call each in a cluster."""
+        if self._link.is_cluster:
+            # the records are on several nodes, and a script sees those of one
+            return await walk_chain(self, key, limit=limit)
+        keys.check_key(key)
+        limit = min(keys.check_count("limit", limit), _MOST_INDEX)
+        slot = self._index.slot_keys(key)[:2]
+        args = [limit, self._namespace, key]
+        rows = await self._link.call("read_chain", lambda: self._link.run("read_chain", slot, args), is_repeatable=True)
+        try:
+            return [_record(row[0].decode(), row[1:], 0) for row in rows]
+        except (ValueError, TypeError, AttributeError) as error:
+            raise keys.not_ours("redis", key, error) from error
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry without a new version; False where there is no such record."""

@@ -24,6 +24,23 @@ _PAGE = 500
 _SWEPT_PER_WRITE = 4
 _SWEPT_PER_CALL = 1000
 
+# From a record to what it takes over, see `holdall.stores.chain`: a copy where there is one, else the base.
+_CHAIN = """
+WITH RECURSIVE chain(depth, id, ends) AS (
+    SELECT 0, id, log_len FROM records WHERE key = ?1 AND is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?3)
+    UNION ALL
+    SELECT depth + 1, next.id, CAST(json_extract(taker.tags, '$.base_at') AS INTEGER)
+    FROM chain JOIN records taker USING (id) JOIN records next
+    WHERE depth + 1 < ?2 AND json_extract(taker.tags, '$.base') IS NOT NULL
+        AND next.is_deleted = 0 AND (next.expires_at IS NULL OR next.expires_at > ?3)
+        AND next.id = coalesce(
+            (SELECT id FROM records WHERE key = '~kept/' || taker.key AND is_deleted = 0),
+            (SELECT id FROM records WHERE key = json_extract(taker.tags, '$.base')))
+)
+SELECT chain.ends, key, head_format, head, id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at
+FROM chain JOIN records USING (id) ORDER BY depth
+"""
+
 _META = "id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at"
 _LIVE = "is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)"
 
@@ -172,6 +189,34 @@ class SqliteStore:
             ]
 
         return await self._run("read_log", work, writes=False)
+
+    async def read_chain(self, key: str, *, limit: int) -> list[Record]:
+        """Return the record and what it takes over from others, newest first, from one snapshot."""
+        keys.check_key(key)
+        keys.check_count("limit", limit)
+
+        def work(db: sqlite3.Connection) -> list[Record]:
+            chain = []
+            for ends, at, head_format, head, *row in db.execute(_CHAIN, (key, limit, self._now())).fetchall():
+                record_id, meta = _meta(at, row)
+                entries = db.execute(
+                    "SELECT kind, data, pos - ?1 FROM log WHERE pos >= ?1 AND pos < ?2 ORDER BY pos",
+                    (_pos(record_id, 0), _pos(record_id, min(ends, meta.log_len))),
+                )
+                chain.append(
+                    Record(
+                        at,
+                        Version(meta.generation, meta.number),
+                        Blob(head_format, head),
+                        [Entry(*entry) for entry in entries],
+                        meta.log_len,
+                        meta.expires_at,
+                        meta.tags,
+                    )
+                )
+            return chain
+
+        return await self._run("read_chain", work, writes=False)
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry without a new version; False where there is no such record."""
