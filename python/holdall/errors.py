@@ -68,6 +68,10 @@ class SummarizerError(HoldallError):
     """A summarizer returned something that is not text, or an async one was used in a sync call."""
 
 
+class StrategyError(HoldallError):
+    """A context strategy that was replayed raised, or gave back something that is no request; the message says where."""
+
+
 class DecodeError(HoldallError, ValueError):
     """Bytes are not what they claim to be."""
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdall import Tokenizer, count_messages
-from holdall.errors import ArgumentError, UnknownNameError
+from holdall.errors import ArgumentError, StrategyError, UnknownNameError
 from holdall.replay import PRICES, STRATEGIES, Question, Request, Row, Trace, Window, replay
 from holdall.replay.registry import maker, names_of
 from holdall.replay.replay import Replay
-from holdall.replay.run import StrategyError, Task, replay_one
+from holdall.replay.run import Task, replay_one
 from tests.checker import pair_faults
 from tests.replay.conversations import (
     SYSTEM,

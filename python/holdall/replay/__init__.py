@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from holdall.errors import StrategyError
 from holdall.replay.load import load_traces
 from holdall.replay.prices import PRICES, Price, break_even_turns, price_of
 from holdall.replay.registry import STRATEGIES
 from holdall.replay.replay import Replay, replay
 from holdall.replay.request import Request, Strategy, Window
 from holdall.replay.rows import Figures, Row
-from holdall.replay.run import StrategyError
 from holdall.replay.trace import Question, Trace
 
 __all__ = [

@@ -369,13 +369,13 @@
     const rule = price.caching === "none" ? "no prompt cache" : price.caching === "automatic" ? `prompt cache: automatic, from ${whole(price.minimum)} tokens in steps of ${price.step}`
       : `prompt cache: breakpoints at the end of the prompt, where a request parted from the one before, and at its end, from ${whole(price.minimum)} tokens, or at the prompt alone or not at all where that is cheaper`;
     const terms = [
-      ["evidence kept", "of the messages that hold the answer to a question asked at the end, the share that is in the window unchanged"],
+      data.questions.all && ["evidence kept", "of the messages that hold the answer to a question asked at the end, the share that is in the window unchanged"],
       ["input", `dollars for input tokens, a summariser's calls included; per million: plain $${price.input}, read $${price.cache_read}, written $${price.cache_write}; ${rule}` + (price.billed_ratio === 1 ? "" : `; ${price.billed_ratio} billed tokens are taken for each one counted, since the model's tokenizer is not public`)],
       ["same prefix", "tokens that two consecutive requests begin with alike, as a share of the first of them"],
       ["invalid", "requests over the budget, with a tool call or result that stands alone, or without the system prompt, the last user message or the last group"],
       ["refused", "the strategy said that what must be in does not fit, and sent nothing"],
       ["fill", "share of the budget in use at turns where not everything fits"],
-    ];
+    ].filter(Boolean);
     const strategies = data.strategies.map((one) => [one.name, one.about]);
     return h("footer", {}, h("strong", {}, "How to read this"), h("dl", {}, terms.concat(strategies).map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)])));
   }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdall._native import Tokenizer
-from holdall.errors import HoldallError, RequiredOverflowError
+from holdall.errors import HoldallError, RequiredOverflowError, StrategyError
 from holdall.replay.cache import PromptCache, Sent
 from holdall.replay.check import check
 from holdall.replay.ledger import Block, Ledger
@@ -17,10 +17,6 @@ from holdall.replay.request import Make, Request, Strategy, Window
 from holdall.replay.rows import Row
 from holdall.replay.shape import groups
 from holdall.replay.trace import Question, Trace
-
-
-class StrategyError(HoldallError):
-    """A strategy raised, or gave back something that is no window."""
 
 
 @dataclass
