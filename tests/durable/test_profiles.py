@@ -46,7 +46,7 @@ async def test_a_profile_is_stored_changed_and_deleted(store: SessionStore) -> N
     assert await profiles.get(one) is None
 
 
-async def test_concurrent_updates_all_land(store: SessionStore) -> None:
+async def test_case_3_concurrent_updates_all_land(store: SessionStore) -> None:
     """Eight workers change one profile at once: none of the changes is lost."""
     workers, one = [UserProfileStore(store) for _ in range(8)], user()
 
@@ -162,6 +162,21 @@ async def test_a_profile_goes_with_its_user(store: SessionStore) -> None:
     assert await profiles.get(one) is None
     await store.readmit_user(one)
     assert await profiles.update(one, lambda p: p.update(m=1)) == {"m": 1}
+
+
+async def test_a_write_that_was_under_way_leaves_nothing_of_a_deleted_user() -> None:
+    """It had seen no mark when it began, and reaches the store after everything of the user was deleted."""
+    inner = MemoryStore()
+    slow, sessions = FaultyStore(inner), SessionStore(inner)
+    slow.held["write"] = asyncio.Event()
+    late = asyncio.ensure_future(UserProfileStore(slow).put("u", {"n": 1}))
+    await asyncio.sleep(0.01)
+    assert slow.calls["write"] == 1
+    await sessions.delete_user("u")
+    slow.held["write"].set()
+    with pytest.raises(UserDeletedError):
+        await late
+    assert [key async for key in inner.find(user_id="u")] == []
 
 
 async def test_a_user_is_deleted_from_every_store(store: SessionStore) -> None:

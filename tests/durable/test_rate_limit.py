@@ -91,6 +91,13 @@ async def test_limits_of_one_name_are_apart(store: SessionStore) -> None:
     assert (await RateLimiter(store, 4, 60).take(one)).remaining == 1
 
 
+async def test_case_50_names_of_every_separator_count_apart(store: SessionStore) -> None:
+    limiter, one = RateLimiter(store, 1, 60), name()
+    for tail in ("", ":", "*", "?", "{", "}", "{x}", "/", "\\", "'", '"', " ", "\n", "é", "%", "_", "."):
+        assert (await limiter.take(one + tail)).is_allowed, tail
+        assert not (await limiter.take(one + tail)).is_allowed, tail
+
+
 async def test_a_bucket_holds_its_burst(store: SessionStore) -> None:
     limiter, one = RateLimiter(store, 1, 60, algorithm="token_bucket", burst=5), name()
     assert [(await limiter.take(one)).is_allowed for _ in range(7)] == [True] * 5 + [False] * 2

@@ -127,6 +127,44 @@ async def test_a_save_takes_the_copy_along(tiers: Tiers) -> None:
     assert raw.version.number == 3, "one write for each save"
 
 
+async def test_case_8_a_snapshot_is_of_the_instant_in_every_tier(tiers: Tiers) -> None:
+    """What changes while warm is slow is in neither warm nor the copy."""
+    worker = tiers.worker()
+    state = await saved(worker, metadata={"xs": [1]})
+    tiers.warm.delay_s = 0.01
+    saving = asyncio.ensure_future(worker.save(state))
+    await asyncio.sleep(0)
+    state.metadata["xs"].append(2)
+    state.messages.append(say("later"))
+    await saving
+    tiers.warm.delay_s = 0.0
+    for one in (worker, tiers.worker(), tiers.worker(reads="bounded"), SessionStore(tiers.warm)):
+        found = await one.load(state.session_id)
+        assert (found.metadata, said(found)) == ({"xs": [1]}, ["0", "1", "2"])
+
+
+async def test_case_13_a_save_sends_each_tier_only_its_step(tiers: Tiers) -> None:
+    """At message 200 as at message 3: one entry to warm, and one to hot."""
+    worker = tiers.worker()
+    state = await saved(worker)
+    for n in range(200):
+        state.messages.append(say(f"m{n}"))
+    await worker.save(state)
+    sent: dict[str, int] = {}
+    for name, tier in (("hot", tiers.hot), ("warm", tiers.warm)):
+        write = tier.inner.write
+
+        async def watched(key: str, head: Any, *, name: str = name, write: Any = write, **args: Any) -> Any:
+            sent[name] = sum(len(entry.data) for entry in args["append"])
+            return await write(key, head, **args)
+
+        tier.inner.write = watched
+    state.messages.append(say("one"))
+    await worker.save(state)
+    assert set(sent) == {"hot", "warm"}
+    assert max(sent.values()) < 100
+
+
 async def test_a_write_past_this_worker_is_seen_at_once(tiers: Tiers) -> None:
     """Warm was written by somebody who knows nothing of hot: the copy is old, and is replaced."""
     state = await saved(tiers.worker())
@@ -371,6 +409,10 @@ async def test_expiry_holds_in_every_tier(tiers: Tiers) -> None:
     """A copy in hot ends no later than its session; an archived session with its pointer, and its copy is swept."""
     worker = tiers.worker()
     short, archived = await saved(worker, ttl_seconds=100), await saved(worker, ttl_seconds=100)
+    for _ in ("saved", "promoted"):
+        assert (await tiers.hot.inner.read(short.session_id)).expires_at == tiers.time + 100
+        await tiers.hot.inner.delete(short.session_id)
+        await tiers.worker().load(short.session_id)
     await worker.archive(archived.session_id, ttl_s=1000)
     tiers.time += 101
     for one in (worker, tiers.worker(reads="bounded")):

@@ -183,6 +183,50 @@ async def test_case_18_tiers_leave_no_key_without_an_end(servers: Servers) -> No
     await hot.aclose()
 
 
+async def test_case_15_copies_answers_and_limits_do_not_leave_keys(servers: Servers) -> None:
+    """Fifty of each leave as many keys as two of each."""
+    worker, hot = servers.worker(), servers.hot()
+    cache = ToolResultCache(hot)
+    limiters = [RateLimiter(hot, 100, 60), RateLimiter(hot, 100, 60, algorithm="token_bucket")]
+    state = await saved(worker, n=1, ttl_seconds=60)
+    client = hot._link.client
+    counts = []
+    for n in range(50):
+        state.messages.append({"role": "user", "content": f"{n}"})
+        await worker.save(state)
+        await worker.load(state.session_id)
+        await cache.put("t", {}, n)
+        await cache.get_or_call("t", {}, lambda: 0)
+        for limiter in limiters:
+            await limiter.take("x")
+        counts.append(len([key async for key in client.scan_iter(match=f"{servers.name}:*")]))
+    assert counts[-1] == counts[1]
+    await hot.aclose()
+
+
+async def test_case_21_and_34_a_cancelled_save_is_known_and_leaves_no_key_without_an_end(servers: Servers) -> None:
+    """Cancelled at many moments of its way through the tiers: `state.version` says whether it happened, and every key ends."""
+    worker, hot = servers.worker(), servers.hot()
+    state = await saved(worker, ttl_seconds=60)
+    happened = 0
+    for n in range(24):
+        state.messages.append({"role": "user", "content": f"c{n}"})
+        saving = asyncio.ensure_future(worker.save(state))
+        await asyncio.sleep(n * 0.0002)
+        saving.cancel()
+        await asyncio.wait({saving})
+        stored = await servers.workers[0].load(state.session_id)
+        assert (stored.version, said(stored)) == (state.version, said(state)[: len(stored.messages)])
+        happened += len(stored.messages) == len(state.messages)
+    await worker.save(state)
+    assert said(await servers.worker().load(state.session_id)) == said(state)
+    assert happened
+    client = hot._link.client
+    ends = {key: await client.ttl(key) async for key in client.scan_iter(match=f"{servers.name}:*")}
+    assert min(ends.values()) > 0, ends
+    await hot.aclose()
+
+
 async def test_behind_over_the_same_servers(servers: Servers) -> None:
     """Acknowledged by Valkey, in PostgreSQL after the flush as a session that any session store reads, archived in S3."""
     worker, other = (servers.worker(write="behind", flush_s=0.05) for _ in range(2))

@@ -91,6 +91,21 @@ async def test_a_stampede_of_workers_calls_once(store: SessionStore) -> None:
     assert (answers, ask.calls) == ([1] * 8, 1)
 
 
+async def test_of_two_who_see_nothing_one_takes_the_lease() -> None:
+    """Both have read that there is no answer and no lease: the compare-and-swap lets one call."""
+    inner, ask = MemoryStore(), Tool(takes_s=0.05)
+    stores = [FaultyStore(inner) for _ in range(2)]
+    for store in stores:
+        store.held["write"] = asyncio.Event()
+    asking = [asyncio.ensure_future(ToolResultCache(store).get_or_call("t", {}, ask)) for store in stores]
+    await asyncio.sleep(0.01)
+    assert [store.calls["write"] for store in stores] == [1, 1]
+    for store in stores:
+        store.held.pop("write").set()
+    assert await asyncio.gather(*asking) == [1, 1]
+    assert ask.calls == 1
+
+
 WORKER = """
 import asyncio, sys, holdall
 async def main(url, name, log):

@@ -8,7 +8,18 @@ from uuid import uuid4
 
 import pytest
 
-from holdall import ArgumentError, SessionState, Sweeper, TtlPolicies, UnknownNameError
+from holdall import (
+    ArgumentError,
+    NotFoundError,
+    RateLimiter,
+    SessionState,
+    Sweeper,
+    TieredStateManager,
+    ToolResultCache,
+    TtlPolicies,
+    UnknownNameError,
+    UserProfileStore,
+)
 from holdall.durable.session_store import SessionStore
 from holdall.durable.sweep import sweep
 from holdall.durable.ttl import CHECKPOINT_TTL_S, DAY_S, HOUR_S, SENSIBLE_S
@@ -92,6 +103,48 @@ async def test_a_sweep_beside_writers_frees_only_what_has_ended(store: SessionSt
         assert len((await store.load(f"kept-{user}-{n}")).messages) == 8
     for state in reborn:
         assert await store.load(state.session_id) == state
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "tiers", "behind"])
+async def test_case_23_what_has_expired_is_absent_before_it_is_swept(kind: str, tmp_path: Path) -> None:
+    """From load, info, history, list, profiles, cached answers and limits; and a new session of the id begins anew."""
+    time = [1_700_000_000.0]
+
+    def memory() -> MemoryStore:
+        return MemoryStore(now=lambda: time[0])
+
+    store = {
+        "memory": lambda: SessionStore(memory()),
+        "sqlite": lambda: SessionStore(SqliteStore(tmp_path / "x.db", durability="process", now=lambda: time[0])),
+        "tiers": lambda: TieredStateManager(memory(), hot=memory(), cold=memory(), now=lambda: time[0]),
+        "behind": lambda: TieredStateManager(
+            memory(), hot=memory(), write="behind", negative_s=0.0, flush_s=1e9, now=lambda: time[0]
+        ),
+    }[kind]()
+    async with store:
+        state = SessionState(session_id="s", user_id="u", ttl_seconds=100)
+        state.messages.append({"role": "user", "content": "x"})
+        await store.save(state)
+        profiles = UserProfileStore(store, ttl_s=100, max_stale_s=0)
+        cache = ToolResultCache(store, ttl_s=100)
+        limiter = RateLimiter(store, 1, 100, now=lambda: time[0])
+        await profiles.put("u", {"n": 1})
+        await cache.put("t", {}, 1)
+        await limiter.take("l")
+        assert not (await limiter.take("l")).is_allowed
+        time[0] += 100.5
+        for call in (store.load, store.info, store.history):
+            with pytest.raises(NotFoundError):
+                await call("s")
+        assert await store.list() == await store.list(user_id="u") == []
+        assert await profiles.get("u") is None
+        assert await cache.get("t", {}) is None
+        assert (await limiter.take("l")).is_allowed
+        assert not await store.extend_ttl("s", 100)
+        reborn = SessionState(session_id="s", user_id="u", ttl_seconds=100)
+        await store.save(reborn)
+        assert reborn.generation != state.generation
+        assert list((await store.load("s")).messages) == []
 
 
 async def test_a_sweep_of_many_goes_in_batches(tmp_path: Path) -> None:
