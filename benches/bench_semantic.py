@@ -1,0 +1,146 @@
+"""Exact search of vectors: native, through the embedded memory, and by peers, at 10,000 and 100,000 of 384 floats.
+
+    python -m benches semantic
+
+Each finds the 10 nearest by cosine; all must find the same. Peers: numpy (one product of matrix and vector, then a partial
+sort), faiss-cpu's flat index and usearch's exact search, each with one thread, as a worker that serves many has for each
+request; numpy's product takes as many as it likes. Figures are the least of rounds in turn. The rest is what meaning adds:
+evidence recall through memory, as `benches.bench_memory` prints it in full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdall._native import MemoryIndex
+from holdall.semantic import Document, EmbeddedMemory
+
+DIMS, K, ROUNDS = 384, 10, 25
+SIZES = (10_000, 100_000)
+
+Array = np.ndarray[Any, Any]
+Search = Callable[[Array], list[int]]
+
+
+def drawn(n: int, seed: int) -> Array:
+    """Vectors of norm 1 around 200 topics, as those of texts are."""
+    draw = np.random.default_rng(seed)
+    topics = draw.standard_normal((200, DIMS), dtype=np.float32)
+    vectors = topics[draw.integers(0, 200, n)] + draw.standard_normal((n, DIMS), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def ours(vectors: Array) -> Search:
+    """The native index that `EmbeddedMemory` keeps."""
+    index = MemoryIndex()
+    index.add_many(range(len(vectors)), [row.tobytes() for row in vectors], [""] * len(vectors))
+    return lambda query: [label for label, _ in index.nearest(query.tobytes(), K)]
+
+
+def by_numpy(vectors: Array) -> Search:
+    """Brute force."""
+
+    def search(query: Array) -> list[int]:
+        scores = vectors @ query
+        best = np.argpartition(scores, -K)[-K:]
+        return best[np.argsort(-scores[best])].tolist()
+
+    return search
+
+
+def by_faiss(vectors: Array) -> Search:
+    """faiss's flat index of inner products."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    index = faiss.IndexFlatIP(DIMS)
+    index.add(vectors)
+    return lambda query: index.search(query[None], K)[1][0].tolist()
+
+
+def by_usearch(vectors: Array) -> Search:
+    """usearch's exact search."""
+    from usearch.index import MetricKind, search
+
+    return lambda query: search(vectors, query, K, MetricKind.IP, exact=True, threads=1).keys.tolist()
+
+
+def least(searches: dict[str, Search], queries: Array) -> dict[str, float]:
+    """Seconds of each, in turn; all must find the same first."""
+    found = {name: [search(query) for query in queries[:5]] for name, search in searches.items()}
+    assert all(one == found["ours"] for one in found.values()), found
+    taken = dict.fromkeys(searches, float("inf"))
+    for query in queries:
+        for name, search in searches.items():
+            start = time.perf_counter()
+            search(query)
+            taken[name] = min(taken[name], time.perf_counter() - start)
+    return taken
+
+
+async def through_memory(vectors: Array, queries: Array, folder: Path) -> dict[str, float]:
+    """Seconds of one upsert of all, of opening the file again, and of a search."""
+    documents = [Document(str(n), "", row) for n, row in enumerate(vectors)]
+    taken = {}
+    async with EmbeddedMemory(folder / f"{len(vectors)}.db") as memory:
+        start = time.perf_counter()
+        await memory.upsert(documents)
+        taken["upsert"] = time.perf_counter() - start
+    async with EmbeddedMemory(folder / f"{len(vectors)}.db") as memory:
+        start = time.perf_counter()
+        await memory.search(vector=queries[0], k=K)
+        taken["open"] = time.perf_counter() - start
+        times = []
+        for query in queries:
+            start = time.perf_counter()
+            await memory.search(vector=query, k=K)
+            times.append(time.perf_counter() - start)
+        taken["search"] = min(times)
+    return taken
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Latencies, then recall."""
+    peers = {"faiss-cpu, flat": by_faiss, "usearch, exact": by_usearch, "numpy": by_numpy}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in SIZES:
+            vectors, queries = drawn(n, 1), drawn(ROUNDS, 2)
+            searches = {"ours": ours(vectors), **{name: make(vectors) for name, make in peers.items()}}
+            taken = least(searches, queries)
+            for name in peers:
+                what = f"10 nearest of {n:,} vectors of {DIMS} floats, against {name}"
+                yield row(what, taken["ours"], taken[name])
+            whole = asyncio.run(through_memory(vectors, queries, Path(folder)))
+            yield row(f"EmbeddedMemory.search of {n:,}, the whole call, against numpy", whole["search"], taken["numpy"])
+            yield row(f"EmbeddedMemory: upsert of {n:,}, one call", whole["upsert"], None)
+            yield row(f"EmbeddedMemory: open a file of {n:,} and search", whole["open"], None)
+    yield from recall()
+
+
+def row(what: str, seconds: float, peer: float | None) -> dict[str, Any]:
+    """One line of the table."""
+    ratio = None if peer is None else peer / seconds
+    return {"what": what, "ours": seconds, "peer": peer, "ratio": ratio, "must": None, "aim": None}
+
+
+def recall() -> Iterator[dict[str, Any]]:
+    """Store, retrieve, pack: recall at 4,000 tokens by words alone, and what is there of models."""
+    from statistics import fmean
+
+    from benches.bench_memory import MODELS, measured
+    from benches.bench_recall import DATA
+    from benches.embeddings import CACHE
+
+    if not DATA.is_dir():
+        return
+    models = ["none", *(["minilm"] if CACHE.is_dir() else [])]
+    for name, model, (recalls,) in measured(models, [4000], k=300, around=6):
+        what = f"evidence recall through memory, {name} at 4000, {MODELS[model]}"
+        yield {**row(what, fmean(recalls), None), "unit": ""}
