@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,11 +47,9 @@ class MemoryFile:
     """
 
     def __init__(self, path: Path | None, *, metric: Metric, busy_timeout_s: float) -> None:
-        """Remember how to open; without a path, a temporary file that ends with the memory."""
-        self._folder = None if path is not None else tempfile.TemporaryDirectory(prefix="holdall-memory-")
-        self._path = path if path is not None else Path(self._folder.name) / "memory.db"  # type: ignore[union-attr]
+        """Remember how to open; without a path, a database in memory, which one connection and one thread share."""
+        self._path = path
         self._busy_timeout_s = busy_timeout_s
-        self._is_temporary = path is None
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._executors: dict[bool, ThreadPoolExecutor] = {}
@@ -62,11 +59,18 @@ class MemoryFile:
         self._is_closed = False
 
     def executor(self, *, writes: bool) -> ThreadPoolExecutor:
-        """Return the thread of the writer or of the reader."""
+        """Return the thread of the writer or of the reader.
+
+        Raises:
+            ClosedError: The memory was closed, or is in memory and was made before a fork.
+        """
+        writes = writes or self._path is None
         with self._lock:
             if self._is_closed:
                 raise ClosedError("this EmbeddedMemory was closed; make a new one")
             if self._pid != os.getpid():
+                if self._path is None:
+                    raise ClosedError("this EmbeddedMemory has no file and was made before a fork; make a new one")
                 # the parent's threads do not exist here, and its connections must not be used or closed here
                 self._pid, self._executors, self._connections = os.getpid(), {}, {}
                 self._view = View(self._metric)
@@ -77,7 +81,7 @@ class MemoryFile:
     def run(self, operation: str, work: Callable[[sqlite3.Connection], _T], writes: bool) -> _T:  # noqa: FBT001 - run_in_executor passes positions
         """Run `work` in one transaction, in the thread this is called in; nothing is left of it if it raises."""
         try:
-            db = self._connection(writes)
+            db = self._connection(writes or self._path is None)
             db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             try:
                 result = work(db)
@@ -88,7 +92,7 @@ class MemoryFile:
                 raise
         except sqlite3.Error as error:
             raise StoreUnavailableError(
-                f"embedded memory {operation} on {self._path}: {error}: see that the file is a readable and writable SQLite"
+                f"embedded memory {operation} on {self._path or 'no file'}: {error}: see that the file is a readable and writable SQLite"
                 " database in a folder that exists, and not held by a writer that does not end",
                 backend="embedded",
                 operation=operation,
@@ -100,9 +104,11 @@ class MemoryFile:
         known = self._connections.get(writes)
         if known is not None:
             return known
-        db = sqlite3.connect(self._path, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(
+            self._path or ":memory:", timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
+        )
         try:
-            db.execute("PRAGMA synchronous = " + ("OFF" if self._is_temporary else "FULL"))
+            db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA journal_mode = WAL")
             _migrate(db)
         except BaseException:
@@ -128,8 +134,6 @@ class MemoryFile:
         for writes, executor in executors.items():
             executor.submit(self._disconnect, writes)
             executor.shutdown(wait=True)
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def _disconnect(self, writes: bool) -> None:  # noqa: FBT001 - a key of a dict
         db = self._connections.pop(writes, None)
