@@ -125,7 +125,8 @@ impl Flat {
         true
     }
 
-    /// The `k` nearest rows, nearest first, of all or of those that are `allowed`; equal ones by label.
+    /// The `k` nearest rows, nearest first, of all or of those that are `allowed`, each once; equal ones by
+    /// label.
     ///
     /// # Errors
     /// As `check`.

@@ -18,6 +18,7 @@ mod top;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::Result;
@@ -100,14 +101,27 @@ impl Memory {
         if self.vectors.is_empty() {
             return Ok(Vec::new());
         }
-        self.vectors.nearest(query, k, allowed)
+        let allowed = allowed.map(distinct);
+        self.vectors.nearest(query, k, allowed.as_deref())
     }
 
     /// The texts that BM25 scores above 0, best first.
     #[must_use]
     pub fn matching(&self, query: &str, k: usize, allowed: Option<&[i64]>) -> Vec<Hit> {
-        self.texts.matching(&Terms::of(query), k, allowed)
+        let allowed = allowed.map(distinct);
+        self.texts.matching(&Terms::of(query), k, allowed.as_deref())
     }
+}
+
+/// The labels, each once: one that counted twice would crowd others out.
+fn distinct(labels: &[i64]) -> Cow<'_, [i64]> {
+    if labels.is_sorted_by(|a, b| a < b) {
+        return Cow::Borrowed(labels);
+    }
+    let mut labels = labels.to_vec();
+    labels.sort_unstable();
+    labels.dedup();
+    Cow::Owned(labels)
 }
 
 /// An index of texts that can be removed: their slots stay empty until there are too many of them.

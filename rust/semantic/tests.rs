@@ -202,6 +202,18 @@ fn a_vector_without_a_direction_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_label_that_is_allowed_twice_is_found_once() {
+    let mut memory = Memory::new(Metric::Dot);
+    for label in 0..4 {
+        memory.add(label, Some(&[1.0, label as f32]), "word").expect("valid");
+    }
+    let allowed = [3, 1, 3, 3, 9, 1];
+    let labels = |hits: Vec<Hit>| hits.iter().map(|hit| hit.label).collect::<Vec<_>>();
+    assert_eq!(labels(memory.nearest(&[0.0, 1.0], 2, Some(&allowed)).expect("valid")), [3, 1]);
+    assert_eq!(labels(memory.matching("words", 9, Some(&allowed))), [1, 3]);
+}
+
+#[test]
 fn an_emptied_memory_takes_vectors_of_another_length() {
     let mut memory = Memory::new(Metric::Cosine);
     memory.add(1, Some(&[1.0, 0.0]), "").expect("valid");
