@@ -24,12 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import takewhile
 from math import isfinite
+from operator import is_
 from typing import Any, Final, TypeVar
 
 from holdall._native import msgpack_encode
 from holdall.errors import ArgumentError, MergeConflictError
-from holdall.state.log import MESSAGE, STEP_RESULT, Item
+from holdall.state.log import MESSAGE, STEP_RESULT, Item, Items
 from holdall.state.session import Cost, SessionState
 
 _T = TypeVar("_T")
@@ -167,8 +169,35 @@ def _plan(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
     return [*old, *new_theirs, *new_ours]
 
 
-def _log(base: Sequence[Item], ours: Sequence[Item], theirs: Sequence[Item]) -> list[Item]:
-    sides = (list(base), list(ours), list(theirs))
+def _log(base: Items, ours: Items, theirs: Items) -> Items:
+    settled = _settled_steps(base.pairs, ours.pairs, theirs.pairs)
+    if _begins_with(ours, base) and _begins_with(theirs, base):
+        # nearly always: both have only appended
+        old: Sequence[Item] | None = None
+        new_theirs, new_ours = list(theirs.since(len(base))), list(ours.since(len(base)))
+    else:
+        old, new_theirs, new_ours = _edited_log((list(base), list(ours), list(theirs)))
+    recorded = {item.value[0] for item in new_theirs if item.kind == STEP_RESULT} & settled
+    added = Items.of([item for item in new_ours if item.kind == MESSAGE or item.value[0] not in recorded])
+    before = theirs if old is None else Items.of([*old, *new_theirs])
+    return Items(bytes(before.kinds) + bytes(added.kinds), before.messages + added.messages, before.pairs + added.pairs)
+
+
+def _begins_with(side: Items, base: Items) -> bool:
+    n = len(base.messages)
+    return (
+        side.kinds[: len(base)] == base.kinds
+        and _same_values(side.messages[:n], base.messages)
+        and _same_values(side.pairs[: len(base.pairs)], base.pairs)
+    )
+
+
+def _same_values(one: list[Any], other: list[Any]) -> bool:
+    # the same objects where both sides come from one load
+    return len(one) == len(other) and (all(map(is_, one, other)) or msgpack_encode(one) == msgpack_encode(other))
+
+
+def _edited_log(sides: tuple[list[Item], list[Item], list[Item]]) -> tuple[list[Item], list[Item], list[Item]]:
     keys = _keys(sides)
 
     def edited(at: int, before: Item, here: Item, there: Item) -> Item:
@@ -178,14 +207,7 @@ def _log(base: Sequence[Item], ours: Sequence[Item], theirs: Sequence[Item]) -> 
             return here
         raise _clash(_place(sides[0], at), before.value, here.value, there.value)
 
-    settled = _settled_steps(*sides)
-    old, new_theirs, new_ours = _sequence("messages", sides, keys, edited)
-    recorded = {item.value[0] for item in new_theirs if item.kind == STEP_RESULT} & settled
-    return [
-        *old,
-        *new_theirs,
-        *(item for item in new_ours if item.kind == MESSAGE or item.value[0] not in recorded),
-    ]
+    return _sequence("messages", sides, keys, edited)
 
 
 def _keys(sides: Sequence[list[Item]]) -> tuple[list[Any], ...]:
@@ -205,11 +227,11 @@ def _place(base: list[Item], at: int) -> str:
     return f"messages[{sum(before.kind == MESSAGE for before in base[:at])}]"
 
 
-def _settled_steps(base: list[Item], ours: list[Item], theirs: list[Item]) -> set[Any]:
+def _settled_steps(base: list[Any], ours: list[Any], theirs: list[Any]) -> set[Any]:
     """Return the steps whose result is what theirs has. Of a step the last entry counts: none of ours may stand behind."""
-    before, here, there = (
-        {item.value[0]: item.value[1] for item in side if item.kind == STEP_RESULT} for side in (base, ours, theirs)
-    )
+    if not ours or not theirs:
+        return set()
+    before, here, there = ({pair[0]: pair[1] for pair in side} for side in (base, ours, theirs))
     settled = set()
     for step in here.keys() & there.keys():
         result = _value(f"step_results[{step!r}]", before.get(step, MISSING), here[step], there[step])
@@ -259,13 +281,15 @@ def _end_of_base(base: list[Any], side: list[Any]) -> int:
     return min(len(side), last_side + 1 + len(base) - 1 - last_base)
 
 
-def _put_log(merged: SessionState, items: list[Item], theirs: SessionState) -> None:
+def _put_log(merged: SessionState, items: Items, theirs: SessionState) -> None:
     """Give the log to `merged`, and mark as stored what stands in the store as it is here: the beginning of theirs."""
-    stored = list(theirs.log.items)
-    same = 0
-    for one, other in zip(items, stored[: theirs.log.saved], strict=False):
-        if one.kind != other.kind or (one.value is not other.value and not _same(one.value, other.value)):
-            break
-        same += 1
+    stored, saved = theirs.log.items, theirs.log.saved
+    if not _begins_with(items, stored):
+        saved = sum(1 for _ in takewhile(_is_same_item, zip(items, stored, strict=False)))
     merged.load_log(items, stored=False)
-    merged.log.saved, merged.log.stored = same, theirs.log.stored
+    merged.log.saved, merged.log.stored = min(saved, theirs.log.saved), theirs.log.stored
+
+
+def _is_same_item(pair: tuple[Item, Item]) -> bool:
+    one, other = pair
+    return one.kind == other.kind and (one.value is other.value or _same(one.value, other.value))
