@@ -89,7 +89,7 @@ class Contended:
 
 
 async def test_waits_grow_with_full_jitter_and_the_last_conflict_comes_through(store: SessionStore) -> None:
-    """Five retries by default, each wait a random part of 10, 20, 40, 40, 40 ms; then the ConflictError."""
+    """Five retries by default, each wait a random part of 10, 40, 50, 50, 50 ms; then the ConflictError."""
     state = new()
     await store.save(state)
     waited: list[float] = []
@@ -104,7 +104,7 @@ async def test_waits_grow_with_full_jitter_and_the_last_conflict_comes_through(s
 
     done = await update(5)
     assert done.metadata == {"n": 1, "others": 5}
-    assert waited == pytest.approx([0.005, 0.010, 0.020, 0.020, 0.020])
+    assert waited == pytest.approx([0.005, 0.020, 0.025, 0.025, 0.025])
     waited.clear()
     with pytest.raises(ConflictError) as caught:
         await update(6)
@@ -213,7 +213,7 @@ async def test_who_has_just_written_yields_and_nothing_is_lost(store: SessionSto
     await shared.update(state.session_id, add)
     await OptimisticStateStore(store).update(state.session_id, add)
     assert (await shared.update(state.session_id, add)).metadata == {"n": 3}
-    assert waited == pytest.approx([0.040])
+    assert waited == pytest.approx([0.025])
     counted._times = 2
     with pytest.raises(ConflictError):
         await shared.update(state.session_id, add, 1)

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     SaveOrLoad = Callable[[SessionState, Items], Awaitable[SessionState | None]]
 
 BASE_DELAY_S: Final = 0.010
-MAX_DELAY_S: Final = 0.040
+MAX_DELAY_S: Final = 0.050
+_GROWTH: Final = 4
 # A state saved this lately is taken as the current one; the compare-and-swap says whether it was.
 RECENT_S: Final = 0.050
 # Who has just written and meets another writer lets that one go first, for up to this long.
-YIELD_S: Final = 0.080
+YIELD_S: Final = 0.050
 
 
 class OptimisticStateStore:
@@ -39,7 +40,7 @@ class OptimisticStateStore:
         sleep: Waits between attempts; for tests.
         random: Draws from 0 up to 1; for tests.
         clock: Monotonic seconds; for tests.
-        base_delay_s: Upper end of the first wait; it doubles with every conflict.
+        base_delay_s: Upper end of the first wait; four times that with every conflict.
         max_delay_s: Upper end of any wait.
     """
 
@@ -80,9 +81,9 @@ class OptimisticStateStore:
             fn: Changes the state in place, or returns the state to save; may be async. It may run several times, each
                 time on a state of its own, so it should have no other effect. The state may be out of date, of which
                 then nothing is kept: not what `fn` did to it, and no error that `fn` raised over it.
-            max_retries: Attempts after the first. Waits before them grow from 10 to 40 ms with full jitter. One retry comes
-                at once, where the store says with the conflict what is stored now. An update that begins less than 50 ms
-                after the last of this object, and meets another writer, waits up to 80 ms first: it had its turn.
+            max_retries: Attempts after the first. Waits before them are up to 10, 40, 50, 50 ... ms, with full jitter; the first
+                is none where the store says with the conflict what is stored now. An update that begins less than 50 ms
+                after the last of this object, and meets another writer, waits up to 50 ms first: it had its turn.
             create: Makes the state to start from where there is none; without it a missing session is an error.
 
         Returns:
@@ -115,12 +116,13 @@ class OptimisticStateStore:
             if had_turn:
                 had_turn = False
                 await self._sleep(self._random() * YIELD_S)
-            elif is_quick and state is not None:
-                is_quick = False
-                continue
             else:
-                await self._sleep(self._random() * ceiling)
-                ceiling = min(self._max_delay_s, ceiling * 2)
+                pause_s = 0.0 if is_quick and state is not None else self._random() * ceiling
+                is_quick = False
+                ceiling = min(self._max_delay_s, ceiling * _GROWTH)
+                if not pause_s:
+                    continue
+                await self._sleep(pause_s)
             # what came with the conflict is out of date by now
             state = None
 
