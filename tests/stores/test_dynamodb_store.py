@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from holdall.errors import ArgumentError, ConflictError, DecodeError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
 from holdall.stores.dynamodb import DynamoStore
+from holdall.stores.packed import pack
 from holdall.testing import StoreConformance
 from holdall.testing.claims.keys import HOSTILE
 from tests.conftest import PROFILE
@@ -163,7 +164,8 @@ async def test_what_was_staged_and_lost_means_nothing(store: DynamoStore, rows: 
     (entry,) = [item for item in await rows.all() if item["pk"]["S"].startswith("t#")]
     for like, word in ((second, "0" * 16), (second, "f" * 16), (first, "f" * 16)):
         name = like["sk"]["S"].split("#")
-        await rows.put({**like, "sk": {"S": f"{name[0]}#{word}#{name[2]}"}, "generation": {"S": "of no head"}})
+        lie = {"data": {"B": pack([("m", b"lie")])}, "generation": {"S": "of no head"}}
+        await rows.put({**like, "sk": {"S": f"{name[0]}#{word}#{name[2]}"}, **lie})
     await rows.put({**entry, "sk": {"S": f"{entry['sk']['S'].split('#')[0]}#{'f' * 16}"}, "entry": {"S": "f" * 16}})
     record = await store.read("k")
     assert record is not None
