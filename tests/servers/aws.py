@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
 from tests.servers.process import HOST, Folder, Server, free_port, lacking
@@ -42,9 +43,10 @@ class Aws:
         """What a store's `connect` takes to reach it."""
         return {"endpoint_url": self.url, "region_name": "us-east-1"}
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, *, retries: bool = True) -> Any:
         """A client of the test's own: `async with server.client("s3") as client`."""
-        return self.session.create_client(service, **self.connect)
+        config = None if retries else AioConfig(retries={"total_max_attempts": 1})
+        return self.session.create_client(service, config=config, **self.connect)
 
     async def make_bucket(self, name: str) -> None:
         async with self.client("s3") as client:

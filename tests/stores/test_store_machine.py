@@ -402,8 +402,8 @@ def test_any_sequence_of_calls_does_what_the_model_says(kind, request, tmp_path,
         return RedisBackend(request.getfixturevalue(f"{kind}_server").url)
 
     # moto and its client take 5 ms of processor time per request, ten times those of a database
-    in_ci = {"memory": 60, "dynamodb": 4, "s3": 4}.get(kind, 12)
-    examples, steps = (200, 50) if full else (in_ci, 40)
+    in_ci = {"memory": (60, 40), "dynamodb": (3, 30), "s3": (3, 30)}.get(kind, (12, 40))
+    examples, steps = (200, 50) if full else in_ci
     run_state_machine_as_test(
         lambda: StoreMachine(backend()),
         settings=settings(
