@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::backtrack::Backtrack;
-use super::vocab::{Id, NONE, Vocabulary};
+use super::vocab::{Id, MAX_TOKENS, NONE, Vocabulary};
 
 /// Longest piece that is merged by scanning an array for its best pair; found by measurement.
 pub(super) const SMALL: usize = 64;
@@ -20,17 +20,23 @@ pub(super) fn count(vocabulary: &Vocabulary, piece: &[u8]) -> u64 {
     }
 }
 
-/// No merge, in the keys of `Parts`.
-const NEVER: i32 = i32::MAX;
+/// No merge: above every key.
+const NEVER: f32 = f32::MAX;
+/// Set in every key, so that as a number none is so small that a processor may take it for zero.
+const NORMAL: u32 = 1 << 28;
 /// Keys are compared this many at a time.
-const LANES: usize = 8;
+const LANES: usize = 16;
+/// Where what is no part is said to start.
+const NOWHERE: usize = SMALL;
+/// No token has this id, and no pair: there are fewer than `MAX_TOKENS`.
+const NO_ID: Id = MAX_TOKENS as Id - 1;
 
 /// The tokens of a small piece: a part is known by where it starts, and there is a bit for each that is left.
 pub(super) struct Parts {
-    ids: [Id; SMALL],
+    ids: [Id; SMALL + 1],
     /// For each part: what it and the next merge into, and its start below, so that the least key is the merge to make,
-    /// leftmost first; signed, since that is what the oldest vector instructions compare.
-    keys: [i32; SMALL],
+    /// leftmost first; as the bits of a float, since least floats are what the oldest vector instructions find.
+    keys: [f32; SMALL + 1],
     alive: u64,
 }
 
@@ -38,41 +44,43 @@ impl Parts {
     /// Encode at most `SMALL` bytes.
     pub(super) fn encode(vocabulary: &Vocabulary, piece: &[u8]) -> Self {
         let n = piece.len().min(SMALL);
-        let mut parts = Self { ids: [0; SMALL], keys: [NEVER; SMALL], alive: u64::MAX >> (SMALL - n.max(1)) };
-        for (id, &byte) in parts.ids.iter_mut().zip(piece) {
+        let mut parts =
+            Self { ids: [NO_ID; SMALL + 1], keys: [NEVER; SMALL + 1], alive: u64::MAX >> (SMALL - n.max(1)) };
+        for (id, &byte) in parts.ids.iter_mut().zip(&piece[..n]) {
             *id = vocabulary.single(byte);
         }
-        for i in 1..n {
-            parts.keys[i - 1] = key(vocabulary.double(piece[i - 1], piece[i]), i - 1);
+        for (at, (key_at, pair)) in parts.keys.iter_mut().zip(piece[..n].windows(2)).enumerate() {
+            *key_at = key(vocabulary.double(pair[0], pair[1]), at);
         }
         let used = n.next_multiple_of(LANES);
-        loop {
-            let least = least(&parts.keys[..used]);
-            if least == NEVER {
-                return parts;
-            }
-            parts.merge(vocabulary, least as usize % SMALL, least as Id / SMALL as Id);
+        let mut next = least(&parts.keys[..used]);
+        while next < NEVER {
+            let next_bits = next.to_bits() & !NORMAL;
+            next = parts.merge(vocabulary, next_bits as usize % SMALL, next_bits / SMALL as Id, used);
         }
+        parts
     }
 
-    /// Make the merge of the part at `at` with the next.
+    /// Make the merge of the part at `at` with the next; the next merge to make.
     #[inline]
-    fn merge(&mut self, vocabulary: &Vocabulary, at: usize, merged: Id) {
+    fn merge(&mut self, vocabulary: &Vocabulary, at: usize, merged: Id, used: usize) -> f32 {
         let after = self.alive & !(u64::MAX >> (63 - at));
         let gone = after.trailing_zeros() as usize % SMALL;
-        self.alive &= !(1 << gone);
-        self.keys[gone] = NEVER;
-        self.ids[at] = merged;
-        let after = after & (after - 1);
-        self.keys[at] = match after.trailing_zeros() as usize {
-            SMALL => NEVER,
-            next => key(vocabulary.merged(merged, self.ids[next]), at),
-        };
+        let next = (after & after.wrapping_sub(1)).trailing_zeros() as usize;
         let before = self.alive & !(u64::MAX << at);
-        if before != 0 {
-            let previous = 63 - before.leading_zeros() as usize;
-            self.keys[previous] = key(vocabulary.merged(self.ids[previous], merged), previous);
-        }
+        let previous = if before == 0 { NOWHERE } else { 63 - before.leading_zeros() as usize };
+        self.alive &= !(1 << gone);
+        self.ids[at] = merged;
+        self.keys[gone] = NEVER;
+        // The keys that change are taken out while their places are looked up, and all others compared meanwhile.
+        self.keys[at] = NEVER;
+        self.keys[previous] = NEVER;
+        let with_next = key(vocabulary.merged(merged, self.ids[next]), at);
+        let with_previous = key(vocabulary.merged(self.ids[previous], merged), previous % SMALL);
+        let least = least(&self.keys[..used]);
+        self.keys[at] = with_next;
+        self.keys[previous] = with_previous;
+        lesser(lesser(with_next, with_previous), least)
     }
 
     /// Tokens.
@@ -86,25 +94,39 @@ impl Parts {
         std::iter::from_fn(move || {
             let start = alive.trailing_zeros() as usize;
             alive &= alive.wrapping_sub(1);
-            self.ids.get(start).map(|&id| (start, id))
+            self.ids[..SMALL].get(start).map(|&id| (start, id))
         })
     }
 }
 
 #[inline]
-fn key(merged: Id, at: usize) -> i32 {
-    if merged == NONE { NEVER } else { (merged << SMALL.trailing_zeros() | at as u32).cast_signed() }
+fn key(merged: Id, at: usize) -> f32 {
+    let key = f32::from_bits(NORMAL | merged << SMALL.trailing_zeros() | at as u32);
+    if merged == NONE { NEVER } else { key }
+}
+
+/// What one vector instruction does; `f32::min` asks for more.
+#[inline]
+fn lesser(one: f32, other: f32) -> f32 {
+    if one < other { one } else { other }
 }
 
 #[inline]
-fn least(keys: &[i32]) -> i32 {
+fn least(keys: &[f32]) -> f32 {
     let mut lanes = [NEVER; LANES];
-    for chunk in keys.chunks_exact(LANES) {
+    for chunk in keys.as_chunks::<LANES>().0 {
         for (lane, &key) in lanes.iter_mut().zip(chunk) {
-            *lane = (*lane).min(key);
+            *lane = lesser(key, *lane);
         }
     }
-    lanes.into_iter().fold(NEVER, i32::min)
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = lesser(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// The tokens of a piece of any length, by a heap of pairs: O(n log n).

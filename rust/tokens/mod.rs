@@ -11,6 +11,7 @@ mod memory;
 mod merge;
 mod models;
 mod packed;
+mod pairs;
 mod pattern;
 mod piece_cache;
 mod split;

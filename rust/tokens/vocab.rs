@@ -7,6 +7,7 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::packed;
+use super::pairs::Pairs;
 use crate::{Error, Result};
 
 /// A token's place in the order of ranks, from 0.
@@ -16,10 +17,9 @@ pub(super) type Id = u32;
 pub(super) const NONE: Id = Id::MAX;
 
 /// Bits of an id inside a slot of the pair table; three of them fit one word.
-const ID_BITS: u32 = 21;
+pub(super) const ID_BITS: u32 = 21;
 /// Largest vocabulary that can be held.
 pub(super) const MAX_TOKENS: usize = 1 << ID_BITS;
-const EMPTY: u64 = u64::MAX;
 
 /// The tokens of one encoding.
 pub(super) struct Vocabulary {
@@ -29,14 +29,12 @@ pub(super) struct Vocabulary {
     starts: Vec<u32>,
     /// Open addressing: id + 1 in the low bits, a tag of the hash above; 0 is free.
     slots: Vec<u32>,
-    /// Open addressing: left, right, merged.
-    pairs: Vec<u64>,
+    /// What two neighbours merge into.
+    pairs: Pairs,
     /// Left and right half of each token; `NONE` twice where no merge makes it.
     halves: Vec<[Id; 2]>,
     /// Id of each single byte.
     singles: [Id; 256],
-    /// One bit per hash of a pair: whether it can be in `pairs` at all. Most pairs are not, and this is small.
-    pair_filter: Vec<u64>,
     /// What two single bytes merge into, `NONE` where nothing.
     doubles: Vec<Id>,
     /// One bit per hash of three bytes: whether a token can have them.
@@ -55,8 +53,7 @@ pub(super) struct Vocabulary {
 const TAG_BITS: u32 = 15;
 /// Lengths from 4 up have a bit each in `starts_of_four`; from this one on they share one.
 const FAR: usize = 4 + (63 - TAG_BITS as usize);
-/// log2 of the bits of the two filters.
-const PAIR_FILTER_BITS: u32 = 21;
+/// log2 of the bits of `triples`.
 const TRIPLES_BITS: u32 = 17;
 
 impl Vocabulary {
@@ -84,10 +81,9 @@ impl Vocabulary {
             bytes,
             starts,
             slots: vec![0; (n * 2).next_power_of_two()],
-            pairs: vec![EMPTY; (n * 5 / 4).next_power_of_two()],
+            pairs: Pairs::new(&halves)?,
             halves,
             singles: [NONE; 256],
-            pair_filter: vec![0; 1 << (PAIR_FILTER_BITS - 6)],
             doubles: vec![NONE; 1 << 16],
             triples: vec![0; 1 << (TRIPLES_BITS - 6)],
             starts_of_four: vec![0; (n / 2).next_power_of_two()],
@@ -132,15 +128,6 @@ impl Vocabulary {
             }
             _ => {}
         }
-        let bit = pair_slot(pair_key(left, right), (1 << PAIR_FILTER_BITS) - 1);
-        self.pair_filter[bit / 64] |= 1 << (bit % 64);
-        let key = pair_key(left, right);
-        let mask = self.pairs.len() - 1;
-        let mut slot = pair_slot(key, mask);
-        while self.pairs[slot] != EMPTY {
-            slot = (slot + 1) & mask;
-        }
-        self.pairs[slot] = key << ID_BITS | u64::from(id);
     }
 
     /// Bytes of the longest token.
@@ -270,23 +257,7 @@ impl Vocabulary {
     /// What two neighbours merge into, or `NONE`.
     #[inline]
     pub(super) fn merged(&self, left: Id, right: Id) -> Id {
-        let key = pair_key(left, right);
-        let bit = pair_slot(key, (1 << PAIR_FILTER_BITS) - 1);
-        if self.pair_filter[bit / 64] >> (bit % 64) & 1 == 0 {
-            return NONE;
-        }
-        let mask = self.pairs.len() - 1;
-        let mut slot = pair_slot(key, mask);
-        loop {
-            let found = self.pairs[slot & mask];
-            if found >> ID_BITS == key {
-                return (found & (MAX_TOKENS as u64 - 1)) as Id;
-            }
-            if found == EMPTY {
-                return NONE;
-            }
-            slot += 1;
-        }
+        self.pairs.merged(left, right)
     }
 
     /// The token with the bytes `text[from..to]`, if there is one.
@@ -328,16 +299,6 @@ fn start_slot(start: [u8; 4], mask: usize) -> (usize, u64) {
 fn triple_bit([first, second, third]: [u8; 3]) -> usize {
     let hash = u32::from_le_bytes([first, second, third, 0]).wrapping_mul(0x9e37_79b1);
     (hash >> (32 - TRIPLES_BITS)) as usize
-}
-
-#[inline]
-fn pair_key(left: Id, right: Id) -> u64 {
-    u64::from(left) << ID_BITS | u64::from(right)
-}
-
-#[inline]
-fn pair_slot(key: u64, mask: usize) -> usize {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask
 }
 
 /// Up to 15 bytes of `text` and their number as one word, equal only for equal bytes.
