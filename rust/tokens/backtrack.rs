@@ -7,16 +7,18 @@
 //! different here is how the longest token is found: by the lengths that tokens with the same four first bytes have,
 //! instead of an automaton.
 
-use super::merge::{Parts, SMALL};
+use super::merge::{SMALL, Window};
 use super::vocab::{Id, NONE, Vocabulary};
 
 /// Bytes that are encoded alone at a time, and how many of them at the end are left for the next time.
 const GUESSED: usize = SMALL;
-const UNSURE: usize = 12;
+const UNSURE: usize = 8;
 /// Stepping is quicker where the longest token mostly fits (runs, Chinese), guessing where it often does not (Latin
 /// letters without spaces): so step, and after some misfits guess this many times.
-const GUESSES: u32 = 32;
+const GUESSES: u32 = 64;
 const TROUBLE: u32 = 6;
+/// A first token of this many bytes promises more such.
+const LONG: usize = 8;
 
 /// The tokens of a text that is being encoded.
 pub(super) struct Backtrack<'a> {
@@ -26,19 +28,20 @@ pub(super) struct Backtrack<'a> {
     at: usize,
     /// One bit per position after which nothing goes on.
     dead: Vec<u64>,
+    window: Window,
 }
 
 impl<'a> Backtrack<'a> {
     /// Encode `text` with a vocabulary that is ordered.
     pub(super) fn new(vocabulary: &'a Vocabulary, text: &'a [u8]) -> Self {
         let tokens = Vec::with_capacity(text.len() / 2);
-        Self { vocabulary, text, tokens, at: 0, dead: vec![0; text.len() / 64 + 1] }
+        Self { vocabulary, text, tokens, at: 0, dead: vec![0; text.len() / 64 + 1], window: Window::new() }
     }
 
     /// The tokens.
     pub(super) fn run(mut self) -> Vec<Id> {
         // Guesses to make yet, where none is worth while before, and steps that lately met tokens that do not fit.
-        let (mut guesses, mut guess_from, mut trouble) = (0, 0, 0);
+        let (mut guesses, mut guess_from, mut trouble) = (if self.is_latin() { GUESSES } else { 0 }, 0, 0);
         while self.at < self.text.len() {
             if guesses > 0 && self.at >= guess_from {
                 guesses -= 1;
@@ -62,19 +65,27 @@ impl<'a> Backtrack<'a> {
         self.tokens
     }
 
+    /// Whether the start looks like words without spaces: ASCII, of which the first token is short.
+    fn is_latin(&self) -> bool {
+        let is_short = |id| self.vocabulary.width(id) < LONG;
+        self.text.first_chunk::<16>().is_some_and(|start| start.is_ascii())
+            && self.vocabulary.longest_at(self.text, 0, usize::MAX).is_some_and(is_short)
+    }
+
     /// Encode the next bytes alone and add the tokens that what comes after them can hardly change. If they are wrong
     /// all the same, no token will go on from there, and stepping back takes them away again.
     fn guess(&mut self) {
         let rest = &self.text[self.at..];
         let chunk = &rest[..rest.len().min(GUESSED)];
         let sure = if rest.len() > GUESSED { GUESSED - UNSURE } else { GUESSED };
-        let parts = Parts::encode(self.vocabulary, chunk);
         let start = self.at;
-        for (from, id) in parts.tokens() {
+        for (from, id) in self.window.encode(self.vocabulary, chunk).tokens() {
             let end = start + from + self.vocabulary.width(id);
             // Neighbours of one encoding fit each other; only the first must be tried, the others but for dead ends.
-            let fits = if from == 0 { self.fits(id, end) } else { !self.is_dead(end) };
-            if end - start > sure || !fits {
+            let is_dead = self.dead[end / 64] >> (end % 64) & 1 == 1;
+            let is_beside =
+                from > 0 || self.tokens.last().is_none_or(|&last| stand_together(self.vocabulary, last, id));
+            if end - start > sure || is_dead || !is_beside {
                 break;
             }
             self.tokens.push(id);

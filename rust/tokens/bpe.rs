@@ -29,10 +29,7 @@ impl Pieces {
     /// Tokens of the piece `text[from..to]`, without a cache.
     #[inline(never)]
     pub(super) fn count_afresh(&self, text: &[u8], from: usize, to: usize) -> u64 {
-        match self.vocabulary.find(text, from, to) {
-            Some(_) => 1,
-            None => merge::count(&self.vocabulary, &text[from..to]),
-        }
+        merge::count(&self.vocabulary, &text[from..to])
     }
 }
 

@@ -9,15 +9,33 @@ use super::vocab::{Id, MAX_TOKENS, NONE, Vocabulary};
 /// Longest piece that is merged by scanning an array for its best pair; found by measurement.
 pub(super) const SMALL: usize = 64;
 
-/// Tokens of `piece`, which is known not to be a token itself.
+/// Tokens of `piece`.
 pub(super) fn count(vocabulary: &Vocabulary, piece: &[u8]) -> u64 {
-    if piece.len() <= SMALL {
-        Parts::encode(vocabulary, piece).len()
-    } else if vocabulary.backtracks() {
-        Backtrack::new(vocabulary, piece).run().len() as u64
-    } else {
-        encode_long(vocabulary, piece).len() as u64
+    match *piece {
+        [] => 0,
+        [_] => 1,
+        [first, second] => 1 + u64::from(vocabulary.double(first, second) == NONE),
+        [first, second, third] => of_three(vocabulary, first, second, third),
+        _ if vocabulary.find(piece, 0, piece.len()).is_some() => 1,
+        _ if piece.len() < SHORT => Parts::<SHORT>::new().encode(vocabulary, piece).len(),
+        _ if piece.len() <= SMALL => Window::new().encode(vocabulary, piece).len(),
+        _ if vocabulary.backtracks() => Backtrack::new(vocabulary, piece).run().len() as u64,
+        _ => encode_long(vocabulary, piece).len() as u64,
     }
+}
+
+/// Tokens of three bytes.
+fn of_three(vocabulary: &Vocabulary, first: u8, second: u8, third: u8) -> u64 {
+    let (left, right) = (vocabulary.double(first, second), vocabulary.double(second, third));
+    if left == NONE && right == NONE {
+        return 3;
+    }
+    let merged = if left <= right {
+        vocabulary.merged(left, vocabulary.single(third))
+    } else {
+        vocabulary.merged(vocabulary.single(first), right)
+    };
+    1 + u64::from(merged == NONE)
 }
 
 /// No merge: above every key.
@@ -26,52 +44,64 @@ const NEVER: f32 = f32::MAX;
 const NORMAL: u32 = 1 << 28;
 /// Keys are compared this many at a time.
 const LANES: usize = 16;
-/// Where what is no part is said to start.
-const NOWHERE: usize = SMALL;
 /// No token has this id, and no pair: there are fewer than `MAX_TOKENS`.
 const NO_ID: Id = MAX_TOKENS as Id - 1;
+/// Parts that can be, with the one that is none, of a piece that is mostly a word.
+const SHORT: usize = LANES;
 
-/// The tokens of a small piece: a part is known by where it starts, and there is a bit for each that is left.
-pub(super) struct Parts {
-    ids: [Id; SMALL + 1],
+/// Parts of up to `SMALL` bytes.
+pub(super) type Window = Parts<{ SMALL + LANES }>;
+
+/// The tokens of a small piece: a part is known by where it starts, and there is a bit for each that is left. The last
+/// of the `N` is no part, for neighbours that are not there.
+pub(super) struct Parts<const N: usize> {
+    ids: [Id; N],
     /// For each part: what it and the next merge into, and its start below, so that the least key is the merge to make,
-    /// leftmost first; as the bits of a float, since least floats are what the oldest vector instructions find.
-    keys: [f32; SMALL + 1],
+    /// leftmost first; as the bits of a float, since least floats are what the oldest vector instructions find. All
+    /// `NEVER` before and after encoding.
+    keys: [f32; N],
     alive: u64,
 }
 
-impl Parts {
-    /// Encode at most `SMALL` bytes.
-    pub(super) fn encode(vocabulary: &Vocabulary, piece: &[u8]) -> Self {
-        let n = piece.len().min(SMALL);
-        let mut parts =
-            Self { ids: [NO_ID; SMALL + 1], keys: [NEVER; SMALL + 1], alive: u64::MAX >> (SMALL - n.max(1)) };
-        for (id, &byte) in parts.ids.iter_mut().zip(&piece[..n]) {
+impl<const N: usize> Parts<N> {
+    const NOWHERE: usize = N - 1;
+
+    pub(super) fn new() -> Self {
+        Self { ids: [NO_ID; N], keys: [NEVER; N], alive: 0 }
+    }
+
+    /// Encode at most `SMALL` bytes, and fewer than `N`.
+    #[inline]
+    pub(super) fn encode(&mut self, vocabulary: &Vocabulary, piece: &[u8]) -> &Self {
+        let n = piece.len().min(SMALL).min(N - 1);
+        self.alive = u64::MAX >> (SMALL - n.max(1));
+        for (id, &byte) in self.ids.iter_mut().zip(&piece[..n]) {
             *id = vocabulary.single(byte);
         }
-        for (at, (key_at, pair)) in parts.keys.iter_mut().zip(piece[..n].windows(2)).enumerate() {
+        for (at, (key_at, pair)) in self.keys.iter_mut().zip(piece[..n].windows(2)).enumerate() {
             *key_at = key(vocabulary.double(pair[0], pair[1]), at);
         }
         let used = n.next_multiple_of(LANES);
-        let mut next = least(&parts.keys[..used]);
+        let mut next = least(&self.keys[..used]);
         while next < NEVER {
-            let next_bits = next.to_bits() & !NORMAL;
-            next = parts.merge(vocabulary, next_bits as usize % SMALL, next_bits / SMALL as Id, used);
+            let bits = next.to_bits() & !NORMAL;
+            next = self.merge(vocabulary, bits as usize % SMALL % N, bits / SMALL as Id, used);
         }
-        parts
+        self
     }
 
     /// Make the merge of the part at `at` with the next; the next merge to make.
     #[inline]
     fn merge(&mut self, vocabulary: &Vocabulary, at: usize, merged: Id, used: usize) -> f32 {
         let after = self.alive & !(u64::MAX >> (63 - at));
-        let gone = after.trailing_zeros() as usize % SMALL;
+        let gone = after.trailing_zeros() as usize;
         let next = (after & after.wrapping_sub(1)).trailing_zeros() as usize;
         let before = self.alive & !(u64::MAX << at);
-        let previous = if before == 0 { NOWHERE } else { 63 - before.leading_zeros() as usize };
-        self.alive &= !(1 << gone);
+        let previous = if before == 0 { Self::NOWHERE } else { 63 - before.leading_zeros() as usize };
+        self.alive &= !(1 << (gone % 64));
+        let (next, previous) = (next.min(Self::NOWHERE), previous.min(Self::NOWHERE));
         self.ids[at] = merged;
-        self.keys[gone] = NEVER;
+        self.keys[gone.min(Self::NOWHERE)] = NEVER;
         // The keys that change are taken out while their places are looked up, and all others compared meanwhile.
         self.keys[at] = NEVER;
         self.keys[previous] = NEVER;
@@ -94,7 +124,7 @@ impl Parts {
         std::iter::from_fn(move || {
             let start = alive.trailing_zeros() as usize;
             alive &= alive.wrapping_sub(1);
-            self.ids[..SMALL].get(start).map(|&id| (start, id))
+            if start < SMALL { self.ids.get(start).map(|&id| (start, id)) } else { None }
         })
     }
 }
@@ -111,7 +141,7 @@ fn lesser(one: f32, other: f32) -> f32 {
     if one < other { one } else { other }
 }
 
-#[inline]
+#[inline(always)]
 fn least(keys: &[f32]) -> f32 {
     let mut lanes = [NEVER; LANES];
     for chunk in keys.as_chunks::<LANES>().0 {

@@ -88,7 +88,10 @@ impl Pairs {
             });
             if is_put {
                 let with_log = |start: usize, log: u32| Some(u32::try_from(start << LOG_BITS).ok()? | log);
-                return Some(Group { slots: with_log(first_slot, log_slots)?, pilots: with_log(first_pilot, log_buckets)? });
+                return Some(Group {
+                    slots: with_log(first_slot, log_slots)?,
+                    pilots: with_log(first_pilot, log_buckets)?,
+                });
             }
         }
         None
