@@ -2,10 +2,9 @@
 
 use std::marker::PhantomData;
 
-use super::ends::Ends;
-use super::piece_cache::{PieceCache, Pool};
+use super::piece_cache::{PieceCache, Pool, Room, SHORT};
 use super::split::Split;
-use super::vocab::Vocabulary;
+use super::vocab::{Key, Vocabulary, key_at};
 use super::{Counter, cut, merge};
 use crate::Result;
 
@@ -23,7 +22,24 @@ impl Pieces {
     /// Tokens of the piece `text[from..to]`.
     #[inline]
     pub(super) fn count(&self, cache: &mut PieceCache, text: &[u8], from: usize, to: usize) -> u64 {
-        cache.count(text, from, to, || self.count_afresh(text, from, to))
+        if to - from > SHORT {
+            return self.count_long(cache, text, from, to);
+        }
+        let key = key_at(text, from, to);
+        match cache.get(key) {
+            Some(count) => count,
+            None => self.count_short(cache, key, text, from, to),
+        }
+    }
+
+    #[inline(never)]
+    fn count_short(&self, cache: &mut PieceCache, key: Key, text: &[u8], from: usize, to: usize) -> u64 {
+        cache.get_or(key, || self.count_afresh(text, from, to))
+    }
+
+    #[inline(never)]
+    fn count_long(&self, cache: &mut PieceCache, text: &[u8], from: usize, to: usize) -> u64 {
+        cache.get_long_or(&text[from..to], || self.count_afresh(text, from, to))
     }
 
     /// Tokens of the piece `text[from..to]`, without a cache.
@@ -51,8 +67,8 @@ impl<S: Split> Bpe<S> {
 
     /// Tokens of `text`, or some number above `limit` as soon as that is sure.
     pub(super) fn count_up_to(&self, text: &[u8], limit: u64) -> u64 {
-        self.pieces.pool.with(|cache| {
-            let (mut at, mut count, mut ends) = (0, 0, Ends::new());
+        self.pieces.pool.with(|Room { cache, ends }| {
+            let (mut at, mut count) = (0, 0);
             while at < text.len() && count <= limit {
                 for &end in ends.find::<S>(text, at, (limit - count).saturating_add(1)) {
                     count += self.pieces.count(cache, text, at, end);
@@ -65,8 +81,8 @@ impl<S: Split> Bpe<S> {
 
     /// Call `found` with each piece and its tokens until it says to stop.
     pub(super) fn each_piece(&self, text: &[u8], mut found: impl FnMut(usize, usize, u64) -> bool) {
-        self.pieces.pool.with(|cache| {
-            let (mut at, mut ends) = (0, Ends::new());
+        self.pieces.pool.with(|Room { cache, ends }| {
+            let mut at = 0;
             while at < text.len() {
                 for &end in ends.find::<S>(text, at, u64::MAX) {
                     if !found(at, end, self.pieces.count(cache, text, at, end)) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use fancy_regex::Regex;
 
 use super::bpe::Pieces;
+use super::piece_cache::Room;
 use super::vocab::{Id, MAX_TOKENS, NONE, Vocabulary};
 use super::{Counter, cut};
 use crate::{Error, Result};
@@ -64,7 +65,7 @@ fn halves(token: &[u8], ids: &HashMap<&[u8], Id>) -> [Id; 2] {
 
 impl Counter for PatternBpe {
     fn count(&self, text: &str) -> Result<u64> {
-        self.pieces.pool.with(|cache| {
+        self.pieces.pool.with(|Room { cache, .. }| {
             let mut count = 0;
             for piece in self.pattern.find_iter(text) {
                 let piece = piece.map_err(|error| Error::Counter(error.to_string()))?;

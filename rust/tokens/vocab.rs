@@ -301,25 +301,50 @@ fn triple_bit([first, second, third]: [u8; 3]) -> usize {
     (hash >> (32 - TRIPLES_BITS)) as usize
 }
 
-/// Up to 15 bytes of `text` and their number as one word, equal only for equal bytes.
+/// Up to 15 bytes of a text and their number, in bits 56 to 59 of `high`; equal only for equal bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) low: u64,
+    pub(super) high: u64,
+}
+
+/// What is kept of 16 bytes for a key of each length.
+const KEPT: [Key; 16] = {
+    let mut kept = [Key { low: u64::MAX, high: 0 }; 16];
+    let mut n = 0;
+    while n < 8 {
+        kept[n].low = (1 << (8 * n)) - 1;
+        kept[8 + n].high = (1 << (8 * n)) - 1;
+        n += 1;
+    }
+    kept
+};
+
+/// The key of `text[from..to]`, of at most 15 bytes.
 #[inline]
-pub(super) fn key_at(text: &[u8], from: usize, to: usize) -> u128 {
-    let n = to - from;
-    let word = if let Some(chunk) = text.get(from..from + 16).and_then(|chunk| chunk.first_chunk::<16>()) {
-        u128::from_le_bytes(*chunk) & !(u128::MAX << (8 * n))
-    } else {
-        let mut chunk = [0; 16];
-        chunk[..n].copy_from_slice(&text[from..to]);
-        u128::from_le_bytes(chunk)
-    };
-    word | (n as u128) << 120
+pub(super) fn key_at(text: &[u8], from: usize, to: usize) -> Key {
+    let n = to.wrapping_sub(from) % 16;
+    let rest = text.get(from..).unwrap_or_default();
+    let bytes =
+        rest.first_chunk::<16>().map_or_else(|| u128::from_le_bytes(padded(rest)), |chunk| u128::from_le_bytes(*chunk));
+    let (low, high) = (bytes as u64 & KEPT[n].low, (bytes >> 64) as u64 & KEPT[n].high);
+    Key { low, high: high | (n as u64) << 56 }
+}
+
+#[cold]
+fn padded(rest: &[u8]) -> [u8; 16] {
+    let mut chunk = [0; 16];
+    for (to, from) in chunk.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    chunk
 }
 
 /// A hash of a key of `key_at`.
 #[inline]
-pub(super) fn hash_of(key: u128) -> u64 {
-    let product = u128::from(key as u64 ^ 0x9e37_79b9_7f4a_7c15)
-        .wrapping_mul(u128::from((key >> 64) as u64 ^ 0xd6e8_feb8_6659_fd93));
+pub(super) fn hash_of(key: Key) -> u64 {
+    let product =
+        u128::from(key.low ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(u128::from(key.high ^ 0xd6e8_feb8_6659_fd93));
     product as u64 ^ (product >> 64) as u64
 }
 

@@ -150,7 +150,7 @@ impl Window {
                 }
                 bits &= below(at) | !below(end.min(known));
                 // After a contraction there is no other.
-                if quotes & !below(end) & below(end + 1) != 0 || end > known {
+                if end > known || quotes & !below(end) & below(end + 1) != 0 {
                     until = until.min(at);
                 } else if end < 64 {
                     bits |= 1 << end;
