@@ -600,10 +600,11 @@ class Packer:
             tool_overhead: Tokens once for any tools and for each tool, besides its JSON; (12, 7) by default.
             templates: Texts around what is not a message: "documents" with {documents}, "document" with {index} and
                 {document}, "summary" with {summary}.
-            low_water: Share of the budget that a stable window is cut to once it is full.
+            low_water: Share of the budget that a stable window is cut to once it is full; a first window, which follows
+                none, is cut to halfway between that and the budget.
             tuning: Constants of what a message of a conversation is worth, over the defaults that were chosen by evidence
                 recall: "recency_floor", "relevance_floor", "information", "fidelity", "fidelity_power", "fusion",
-                "fusion_k", "power", "near", "tail", "reach"; for those who measure (`python -m benches.tune_packing`).
+                "power", "near", "tail", "reach"; for those who measure (`python -m benches.tune_packing`).
             max_states: Limit of the exact search, deterministic; past it `bound` exceeds `value`.
             deadline_s: Limit of the exact search in seconds; what comes back then depends on the machine.
             cache_bytes: What may be remembered of messages that were packed, so that a grown conversation costs its new
@@ -682,7 +683,8 @@ class Packer:
             summary: A summary of what came before; becomes one system message after the system prompt, or is added to
                 `system` where that stands beside the messages.
             query: What the history should be relevant to; None: the current turn.
-            relevance: One score per message, such as an embedder's, at least 0; fused by rank with the lexical one.
+            relevance: One score per message, such as an embedder's, at least 0; what lies above their mean
+                is added to the lexical score, whatever their scale.
             previous: The result of the last pack of this conversation, or its memo; for strategy "stable".
             start_on_user: Whether the first message after the system prompt must be a user's.
             format: The format of the messages; None: it is found from them.

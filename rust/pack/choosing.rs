@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::chat::group::{Group, before_first_user};
-use crate::relevance::{Terms, fuse_weighted};
+use crate::relevance::{Terms, fuse_by_score};
 use crate::tools::{Fit, Shown};
 use crate::{Error, Result};
 
@@ -59,7 +59,8 @@ impl Packing<'_> {
         self.relevance = self.score(histories, &query)?;
         let scores = self.it.tools.map(|set| set.scores(&query)).unwrap_or_default();
         if self.settings.is_stable {
-            if let Some(memo) = self.memo() {
+            let memo = self.memo();
+            if let Some(memo) = memo {
                 self.stick(memo)?;
                 if let Some(chosen) = self.as_before(memo)? {
                     return Ok(chosen);
@@ -67,7 +68,7 @@ impl Packing<'_> {
                 // What is cut now is gone when the next question comes: what says much stays, whatever was asked last.
                 self.information = self.informing(&histories.information());
             }
-            let mark = self.mark()?;
+            let mark = self.mark(memo.is_none())?;
             match self.choose_within(mark, &scores) {
                 Err(Error::RequiredOverflow { .. }) => {}
                 other => return other,
@@ -117,9 +118,10 @@ impl Packing<'_> {
         entries.map(|entry| entry.message.searchable()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Relevance of each message, 0 to 1. What must be in is left out of it, since the query itself is.
+    /// Relevance of each message, 0 to 1.
     fn score(&self, histories: &mut Histories, query: &Terms) -> Result<Vec<f64>> {
         let mut scores = histories.scores(self.it.keys, self.it.messages, query);
+        self.leave_out_required(&mut scores);
         if let Some(given) = self.it.relevance {
             if let Some(at) = given.iter().position(|score| !score.is_finite() || *score < 0.0) {
                 let text = format!("relevance[{at}] must be finite and at least 0, not {}", given[at]);
@@ -129,16 +131,15 @@ impl Packing<'_> {
                 let text = format!("{} relevance scores for {} messages; give one each", given.len(), scores.len());
                 return Err(Error::Argument(text));
             }
-            if scores.iter().all(|score| *score <= 0.0) {
-                scores = given.to_vec();
-            } else {
-                let tuning = &self.settings.tuning;
-                let fused = fuse_weighted(&scores, given, tuning.fusion_k, tuning.fusion)?;
-                // Ranks alone would lift what neither of the two found anything in.
-                let found = scores.iter().zip(given).map(|(lexical, given)| lexical.max(*given) > 0.0);
-                scores = fused.into_iter().zip(found).map(|(score, found)| if found { score } else { 0.0 }).collect();
-            }
+            let mut given = given.to_vec();
+            self.leave_out_required(&mut given);
+            scores = fuse_by_score(&scores, &given, self.settings.tuning.fusion)?;
         }
+        Ok(self.settings.tuning.spread.apply(&scores))
+    }
+
+    /// What must be in has no score: the query itself would outshine what it asks for.
+    fn leave_out_required(&self, scores: &mut [f64]) {
         for (group, _) in self.found.groups.iter().zip(&self.is_required).filter(|(_, is_required)| **is_required) {
             for index in group.indices() {
                 if let Some(score) = scores.get_mut(index) {
@@ -146,7 +147,6 @@ impl Packing<'_> {
                 }
             }
         }
-        Ok(self.settings.tuning.spread.apply(&scores))
     }
 
     /// Choose within `budget`, again where that may still gain something.

@@ -163,9 +163,11 @@ impl<'a> Packing<'a> {
         (self.budget as f64 * self.settings.low_water) as u64
     }
 
-    /// What a window is cut to: the low-water mark, or above it where what must be in is.
-    pub(super) fn mark(&self) -> Result<u64> {
+    /// What a window is cut to: the low-water mark, or above it where what must be in is. A first window is cut to halfway
+    /// between the mark and the budget: nothing was sent that a second cut would lose, and more of the past is in it.
+    pub(super) fn mark(&self, is_first: bool) -> Result<u64> {
         let low = self.low_water();
+        let low = if is_first { low + self.budget.saturating_sub(low) / 2 } else { low };
         let groups = self.found.groups.iter().enumerate();
         let required: Vec<usize> =
             groups.filter(|(at, _)| self.is_required.get(*at) == Some(&true)).map(|(at, _)| at).collect();

@@ -5,14 +5,13 @@ use crate::score::{check_non_negative, power};
 use crate::{Error, Result};
 
 /// What [`Tuning::set`] knows; "near" is a factor of the shares that the nearest messages get.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 10] = [
     "recency_floor",
     "relevance_floor",
     "information",
     "fidelity",
     "fidelity_power",
     "fusion",
-    "fusion_k",
     "power",
     "near",
     "tail",
@@ -35,8 +34,6 @@ pub struct Tuning {
     pub fidelity_power: f64,
     /// What the caller's own scores of relevance weigh beside the lexical ones.
     pub fusion: f64,
-    /// How little the first ranks stand out where the two are fused.
-    pub fusion_k: f64,
     /// How lexical scores become relevance.
     pub spread: Spread,
 }
@@ -52,8 +49,7 @@ impl Default for Tuning {
             information: 0.0,
             fidelity: 0.7,
             fidelity_power: 0.75,
-            fusion: 1.0,
-            fusion_k: 60.0,
+            fusion: 0.25,
             spread: Spread::default(),
         }
     }
@@ -81,7 +77,6 @@ impl Tuning {
             "fidelity" => &mut self.fidelity,
             "fidelity_power" => &mut self.fidelity_power,
             "fusion" => &mut self.fusion,
-            "fusion_k" => &mut self.fusion_k,
             "power" => &mut self.spread.power,
             "near" => {
                 self.spread.kernel = Spread::default().kernel.map(|share| share * value);
@@ -112,5 +107,28 @@ impl Tuning {
     #[must_use]
     pub fn floored(floor: f64, share: f64) -> f64 {
         floor + (1.0 - floor) * share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMES, Tuning};
+
+    #[test]
+    fn every_name_changes_its_constant_and_no_other_name_any() {
+        for name in NAMES {
+            let mut tuning = Tuning::default();
+            tuning.set(name, 0.123).expect(name);
+            assert_ne!(tuning, Tuning::default(), "{name}");
+            assert!(tuning.set(name, f64::NAN).is_err() && tuning.set(name, -1.0).is_err(), "{name}");
+        }
+        assert!(Tuning::default().set("powers", 1.0).is_err());
+    }
+
+    #[test]
+    fn a_smaller_form_is_worth_less() {
+        let tuning = Tuning::default();
+        assert!(tuning.fidelity(10, 100) < tuning.fidelity(50, 100));
+        assert!(tuning.fidelity(200, 100) < 1.0);
     }
 }

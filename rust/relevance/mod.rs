@@ -118,36 +118,19 @@ fn add_shifted(spread: &mut [f64], scores: &[f64], distance: usize, share: f64) 
 /// # Errors
 /// `Error::Argument` when the lengths differ, or a score or `k` is not finite, or `k` is below 0.
 pub fn fuse_by_rank(lexical: &[f64], semantic: &[f64], k: f64) -> Result<Vec<f64>> {
-    fuse_weighted(lexical, semantic, k, 1.0)
-}
-
-/// As [`fuse_by_rank`], with the semantic ranks counted `weight` times.
-///
-/// # Errors
-/// As `fuse_by_rank`.
-pub fn fuse_weighted(lexical: &[f64], semantic: &[f64], k: f64, weight: f64) -> Result<Vec<f64>> {
-    if lexical.len() != semantic.len() {
-        return Err(Error::Argument(format!(
-            "{} lexical scores but {} semantic ones; give one of each per text",
-            lexical.len(),
-            semantic.len()
-        )));
-    }
+    check_pairs(lexical, semantic)?;
     if !k.is_finite() || k < 0.0 {
         return Err(Error::Argument(format!("k is {k}; give a finite number of at least 0")));
     }
-    if let Some(at) = lexical.iter().zip(semantic).position(|(a, b)| !(a.is_finite() && b.is_finite())) {
-        return Err(Error::Argument(format!("score {at} is not finite")));
-    }
     let mut fused = vec![0.0; lexical.len()];
-    for (scores, floor, weight) in [(lexical, Some(0.0), 1.0), (semantic, None, weight)] {
+    for (scores, floor) in [(lexical, Some(0.0)), (semantic, None)] {
         for (own, rank) in fused
             .iter_mut()
             .zip(ranks(scores))
             .zip(scores)
             .filter_map(|((own, rank), score)| floor.is_none_or(|floor| *score > floor).then_some((own, rank)))
         {
-            *own += weight / (k + rank as f64);
+            *own += 1.0 / (k + rank as f64);
         }
     }
     let top = fused.iter().copied().fold(0.0, f64::max);
@@ -157,6 +140,40 @@ pub fn fuse_weighted(lexical: &[f64], semantic: &[f64], k: f64, weight: f64) -> 
         }
     }
     Ok(fused)
+}
+
+fn check_pairs(lexical: &[f64], semantic: &[f64]) -> Result<()> {
+    if lexical.len() != semantic.len() {
+        return Err(Error::Argument(format!(
+            "{} lexical scores but {} semantic ones; give one of each per text",
+            lexical.len(),
+            semantic.len()
+        )));
+    }
+    if let Some(at) = lexical.iter().zip(semantic).position(|(a, b)| !(a.is_finite() && b.is_finite())) {
+        return Err(Error::Argument(format!("score {at} is not finite")));
+    }
+    Ok(())
+}
+
+/// Combine a lexical and a semantic scoring by what they say: the lexical score as a share of the best, and `weight` x how
+/// far the semantic one lies above the mean of all, as a share of the furthest.
+///
+/// A power sharpens what comes of it, which flattened ranks do not survive. The scale and the origin of the semantic
+/// scores do not matter; what lies below their mean adds nothing, and neither do scores that are all the same.
+///
+/// # Errors
+/// `Error::Argument` when the lengths differ or a score is not finite.
+pub fn fuse_by_score(lexical: &[f64], semantic: &[f64], weight: f64) -> Result<Vec<f64>> {
+    check_pairs(lexical, semantic)?;
+    let mean = semantic.iter().sum::<f64>() / semantic.len().max(1) as f64;
+    let above: Vec<f64> = semantic.iter().map(|score| (score - mean).max(0.0)).collect();
+    let share = |scores: &[f64]| {
+        let most = scores.iter().copied().fold(0.0, f64::max);
+        if most > 0.0 && most.is_finite() { most.recip() } else { 0.0 }
+    };
+    let (lexical_share, semantic_share) = (share(lexical), weight * share(&above));
+    Ok(lexical.iter().zip(&above).map(|(a, b)| a.max(0.0) * lexical_share + b * semantic_share).collect())
 }
 
 /// The rank of each score, from 1 for the largest; equal scores share the best rank.

@@ -243,6 +243,33 @@ fn fusion_takes_ranks_not_sizes() {
 }
 
 #[test]
+fn fusion_by_score_forgets_scale_and_origin() {
+    let lexical = [4.0, 0.0, 2.0];
+    let fused = fuse_by_score(&lexical, &[0.1, 0.9, 0.2], 0.5).expect("equal lengths");
+    assert!(close(&fused, &[1.0, 0.5, 0.5]), "{fused:?}");
+    let elsewhere = fuse_by_score(&lexical, &[101.0, 109.0, 102.0], 0.5).expect("equal lengths");
+    assert!(close(&fused, &elsewhere));
+    assert!(close(&fuse_by_score(&lexical, &[0.3; 3], 0.5).expect("equal lengths"), &[1.0, 0.0, 0.5]));
+    assert_eq!(fuse_by_score(&[0.0; 2], &[0.0, 3.0], 0.25), Ok(vec![0.0, 0.25]));
+    assert_eq!(fuse_by_score(&[], &[], 0.25), Ok(vec![]));
+    assert!(fuse_by_score(&[1.0], &[], 0.25).is_err());
+    assert!(fuse_by_score(&[1.0], &[f64::INFINITY], 0.25).is_err());
+}
+
+#[test]
+fn rare_terms_inform_more_than_common_ones() {
+    let mut index = Index::new(Bm25::default());
+    for text in ["the red lamp", "the red lamp", "the copper harbour", "and of the"] {
+        index.push(&Terms::of(text));
+    }
+    let said = index.information();
+    assert!(said[2] > said[0]);
+    assert!(close(&said[..1], &said[1..2]));
+    assert!(close(&said[3..], &[0.0]));
+    assert!(Index::new(Bm25::default()).information().is_empty());
+}
+
+#[test]
 fn equal_scores_share_their_rank() {
     assert_eq!(ranks(&[1.0, 3.0, 3.0, 0.0]), [3, 1, 1, 4]);
 }
