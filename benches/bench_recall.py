@@ -1,10 +1,12 @@
 """Evidence recall at a budget: does what answers the question survive?
 
-    python -m benches.bench_recall [--budgets 2000,4000,8000] [--half dev|check]
+    python -m benches.bench_recall [--budgets 2000,4000,8000,16000] [--half dev|check] [--with minilm|static] [--plain]
 
 Each question is asked of a whole recorded conversation; recall is the share of the messages that hold its answer which
 are kept in full. Tokens are cl100k of content and name + 4 per message, and the budget is for the history alone: the
 packer gets the question's own tokens on top, and no framing beside the 4. Intervals are 95% bootstrap over questions.
+`--with` gives the packer an embedder's scores too; `benches.embeddings` keeps the vectors of the recorded sets, which take a
+quarter of an hour to make. `--plain` adds what the parts of the rule keep without the packer.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import argparse
 import json
 import os
 import random
-import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 from holdall import ContextWindowPacker, Tokenizer, _native, count_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Relevance = Callable[["Conversation", str], Sequence[float]]
 
 SHARED = Path(os.environ.get("HOLDALL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 DATA = SHARED / "data" / "recall"
@@ -32,6 +36,12 @@ PROMISED = {  # must, aim
     ("LoCoMo", 2000): (0.84, 0.90),
     ("LoCoMo", 4000): (0.89, 0.94),
     ("QMSum", 4000): (0.65, 0.75),
+}
+PROMISED_WITH_MODEL = {
+    ("BEAM", 4000): (0.71, 0.85),
+    ("LoCoMo", 2000): (0.87, 0.93),
+    ("LoCoMo", 4000): (0.92, 0.96),
+    ("QMSum", 4000): (0.68, 0.80),
 }
 # What makes a message cost its content, its name and 4: 3 for each and 1 for the role.
 FRAMING = {"per_name": 0, "per_request": 0}
@@ -101,8 +111,9 @@ def bm25(power: float | None, tail: float = 0.0) -> Any:
     return scorer
 
 
+SLIDING = "sliding window"
 STRATEGIES: dict[str, tuple[Any, float]] = {
-    "most recent": (most_recent, 0.0),
+    SLIDING: (most_recent, 0.0),
     "BM25": (bm25(None), 0.0),
     "BM25, kernel, p 2, a .75": (bm25(2.0), 0.75),
     "BM25, kernel, p 2, a .5": (bm25(2.0), 0.5),
@@ -110,10 +121,48 @@ STRATEGIES: dict[str, tuple[Any, float]] = {
     "BM25, kernel, tail, a .75": (bm25(2.0, 0.04), 0.75),
     "BM25, kernel, tail, a .5": (bm25(2.0, 0.04), 0.5),
 }
+PACKED: dict[str, dict[str, Any]] = {
+    "greedy": {"strategy": "greedy", "late_summary": False},
+    "optimal": {},
+    "optimal, any form": {"whole": False},
+    "stable, first window": {"strategy": "stable"},
+}
 
 
-def packed(conversations: list[Conversation], budgets: Sequence[int], *, whole: bool = True) -> list[list[float]]:
-    """Recall of each question at each budget through `pack_messages` as it comes; `whole`: shortened does not count."""
+def cosine(model: str, names: Iterable[str]) -> Relevance:
+    """An embedder's score of each message and of the question, 0 for what is opposite; the vectors are kept on disk."""
+    import numpy as np
+
+    from benches.embeddings import embedded
+
+    vectors: dict[str, Any] = {}
+    for name in names:
+        talks = load(DATA / SETS[name])
+        texts = [text for talk in talks for text in talk.texts()]
+        vectors |= embedded(model, name, texts + [query for talk in talks for query, _ in talk.questions])
+    known: dict[str, Any] = {}
+
+    def relevance(talk: Conversation, query: str) -> Sequence[float]:
+        if talk.id not in known:
+            known[talk.id] = np.stack([vectors[text] for text in talk.texts()])
+        scores: list[float] = np.maximum(known[talk.id] @ vectors[query], 0).tolist()
+        return [*scores, 0.0]
+
+    return relevance
+
+
+def packed(
+    conversations: list[Conversation],
+    budgets: Sequence[int],
+    *,
+    whole: bool = True,
+    relevance: Relevance | None = None,
+    **settings: Any,
+) -> list[list[float]]:
+    """Recall of each question at each budget through `pack_messages`; `whole`: shortened does not count.
+
+    `relevance` gives an embedder's score of each message and of the question itself; `settings` go to the packer.
+    """
     tok = Tokenizer("cl100k_base")
     rows: list[list[float]] = [[] for _ in budgets]
     for conversation in conversations:
@@ -125,13 +174,14 @@ def packed(conversations: list[Conversation], budgets: Sequence[int], *, whole: 
         for query, evidence in conversation.questions:
             question = {"role": "user", "content": query}
             asking = count_messages([question], tokenizer=tok, overhead=FRAMING)
+            scores = relevance(conversation, query) if relevance else None
             for row, budget in zip(rows, budgets, strict=True):
                 size = budget + asking
                 if size not in packers:
                     packers[size] = ContextWindowPacker(
-                        max_tokens=size, output_reserve=0, tokenizer=tok, overhead=FRAMING
+                        max_tokens=size, output_reserve=0, tokenizer=tok, overhead=FRAMING, **settings
                     )
-                result = packers[size].pack_messages([*history, question])
+                result = packers[size].pack_messages([*history, question], relevance=scores)
                 assert result.tokens <= size
                 kept = {
                     one.index
@@ -177,38 +227,61 @@ def report(name: str, strategy: str, rows: list[list[float]]) -> Iterator[str]:
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """What was promised, through the packer."""
+    """What was promised, through the packer; with an embedder where its vectors are at hand."""
     if not DATA.is_dir():
         raise ImportError(f"no recorded conversations at {DATA}; set HOLDALL_SHARED to the folder that holds data/")
     for name, file in SETS.items():
-        promised = {budget: figures for (one, budget), figures in PROMISED.items() if one == name}
         conversations = load(DATA / file)
-        for budget, row in zip(promised, packed(conversations, list(promised)), strict=True):
-            must, aim = promised[budget]
-            low, high = interval(row)
-            what = f"evidence recall, {name} at {budget} ({low:.2f} to {high:.2f})"
-            recall = fmean(row)
-            yield {"what": what, "ours": recall, "unit": "", "peer": None, "ratio": recall, "must": must, "aim": aim}
+        yield from promised_rows(name, conversations, PROMISED, None, "")
+        with suppress(ImportError):
+            from benches.embeddings import CACHE
+
+            if (CACHE / f"{name}.npz").exists():
+                relevance = cosine("minilm", [name])
+                yield from promised_rows(name, conversations, PROMISED_WITH_MODEL, relevance, ", MiniLM given")
+
+
+def promised_rows(
+    name: str,
+    conversations: list[Conversation],
+    promises: dict[tuple[str, int], tuple[float, float]],
+    relevance: Relevance | None,
+    suffix: str,
+) -> Iterator[dict[str, Any]]:
+    """One row for each budget of a set that something was promised for."""
+    promised = {budget: figures for (one, budget), figures in promises.items() if one == name}
+    found = packed(conversations, list(promised), relevance=relevance)
+    for budget, row in zip(promised, found, strict=True):
+        must, aim = promised[budget]
+        low, high = interval(row)
+        what = f"evidence recall, {name} at {budget} ({low:.2f} to {high:.2f}){suffix}"
+        recall = fmean(row)
+        yield {"what": what, "ours": recall, "unit": "", "peer": None, "ratio": recall, "must": must, "aim": aim}
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--budgets", default="2000,4000,8000")
+    parser.add_argument("--budgets", default="2000,4000,8000,16000")
     parser.add_argument("--half", choices=["all", "dev", "check"], default="all")
-    options = parser.parse_args()
-    budgets = [int(budget) for budget in options.budgets.split(",")]
+    parser.add_argument("--with", dest="model", choices=["minilm", "static"])
+    parser.add_argument("--plain", action="store_true")
+    args = parser.parse_args()
+    budgets = [int(budget) for budget in args.budgets.split(",")]
     print(f"{'':34} " + "  ".join(f"{budget:>18}" for budget in budgets))
     for name, file in SETS.items():
-        conversations = halves(load(options.data / file), options.half)
+        conversations = halves(load(args.data / file), args.half)
         for strategy, (scorer, price) in STRATEGIES.items():
-            started = time.perf_counter()
-            rows = recalls(conversations, scorer, price, budgets)
-            for line in report(name, strategy, rows):
-                print(f"{line}  {time.perf_counter() - started:.1f} s")
-        for label, whole in (("pack_messages", True), ("pack_messages, any form", False)):
-            for line in report(name, label, packed(conversations, budgets, whole=whole)):
+            if args.plain or strategy == SLIDING:
+                for line in report(name, strategy, recalls(conversations, scorer, price, budgets)):
+                    print(line, flush=True)
+        for label, settings in PACKED.items():
+            for line in report(name, label, packed(conversations, budgets, **settings)):
+                print(line, flush=True)
+        if args.model:
+            found = packed(conversations, budgets, relevance=cosine(args.model, [name]))
+            for line in report(name, f"optimal, {args.model} given", found):
                 print(line, flush=True)
 
 
