@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdall import ConflictError, OptimisticStateStore, SessionState, StaleFenceError
+from holdall import ConflictError, Encryption, OptimisticStateStore, SessionState, StaleFenceError, StateSerializer
 from holdall.durable.session_store import SessionStore
 from holdall.stores.base import ABSENT, Blob, ConflictReader, Entry, Record, Version
 
@@ -143,6 +143,18 @@ async def test_sessions_go_on_from_what_came_along(store: SessionStore, key: str
     del other.messages[:2]
     await store.save(other)
     assert await store.save_or_load(stored, stored.log.items) == other
+
+
+async def test_encrypted_entries_keep_their_places(store: SessionStore, key: str) -> None:
+    """Each is bound to its seq: those that come along go on counting where the known ones end."""
+    sealed = SessionStore(store.store, StateSerializer(encryption=Encryption({"k": bytes(32)}, "k")))
+    state = SessionState(session_id=key, user_id="u")
+    state.messages.extend(said(str(n)) for n in range(3))
+    await sealed.save(state)
+    other = await sealed.load(key)
+    other.messages.extend([said("a"), said("b")])
+    await sealed.save(other)
+    assert await sealed.save_or_load(state, state.log.items) == other
 
 
 async def test_a_view_shows_no_other_users_record(store: SessionStore, key: str) -> None:
