@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdall._native import MSGPACK_MAX_DEPTH, Entries, msgpack_decode, msgpack_encode
-from holdall.errors import ArgumentError, DecodeError, EncodeError
-from holdall.state import SessionState, StateSerializer
+from holdall.errors import ArgumentError, DecodeError, EncodeError, NewerStateError
+from holdall.state import SessionState, StateSerializer, session
 from holdall.state.codec import _head
 from holdall.state.document import log_fields
 from holdall.state.values import ReadOnlyDict, ReadOnlyList
@@ -233,6 +233,77 @@ def test_a_state_ends_with_its_last_reference():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_a_log_that_was_made_ahead_is_that_which_is_read_when_asked_for(is_wanted, monkeypatch):
+    state = SessionState("s", "u")
+    for n in range(20):
+        state.messages.append(message([n, {"n": n, "é": "x" * n}]))
+        state.step_results[n % 15] = {"n": [n]}
+    data = SERIALIZER.dumps(state)
+    monkeypatch.setattr(session._last, "is_read", is_wanted)
+    found = SERIALIZER.loads(data)
+    assert ("_made" in vars(found)) == is_wanted
+    assert SERIALIZER.dumps(found) == data
+    assert not session._last.is_read
+    assert found == state
+    assert session._last.is_read
+    assert list(found.log.items) == [item._replace(packed=None) for item in state.log.items]
+    found.messages.append(message("more"))
+    found.step_results[3] = "again"
+    assert SERIALIZER.dumps(found) == encoded_anew(found)
+    with pytest.raises(TypeError, match="read-only"):
+        found.messages[0]["role"] = "x"
+
+
+def test_a_log_is_made_ahead_where_the_one_before_was_asked_for():
+    data = SERIALIZER.dumps(SessionState("s", "u"))
+    SERIALIZER.loads(data).messages.clear()
+    first, second = SERIALIZER.loads(data), SERIALIZER.loads(data)
+    assert ("_made" in vars(first), "_made" in vars(second)) == (True, False)
+
+
+@given(data=st.data())
+def test_what_is_wrong_is_told_alike_whether_a_log_is_made_ahead_or_not(data):
+    """Bytes changed anywhere, and what only decoding finds: keys that stand twice, steps that are none, depth."""
+    state = SessionState("s", "u", metadata={"a": 1})
+    value = data.draw(st.sampled_from(["é", nested(40), {1: 2}, (1,), 2**70]))
+    state.messages.extend([{"role": "user", "content": value}] * 3)
+    state.step_results["a"] = value
+    whole = bytearray(SERIALIZER.dumps(state))
+    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)):
+        whole[at] = data.draw(st.integers(0, 255))
+    told = []
+    for is_wanted in (False, True):
+        session._last.is_read = is_wanted
+        try:
+            found = SERIALIZER.loads(bytes(whole))
+            told.append((found.session_id, list(found.messages), list(found.log.pairs), found.log.order))
+        except (DecodeError, NewerStateError) as error:
+            told.append(repr(error))
+    assert repr(told[0]) == repr(told[1])
+
+
+@pytest.mark.parametrize("depth", [31, 33, 490, 498, 499, 500])
+@pytest.mark.parametrize("where", ["messages", "step_results"])
+def test_depth_is_counted_alike_whether_a_log_is_made_ahead_or_not(where, depth):
+    document = msgpack_decode(SERIALIZER.dumps(SessionState("s", "u")))
+    entry = b"\x91" * depth + b"\xc0"
+    log = {"messages": b"\x90", "step_results": b"\x90"} | {
+        where: b"\x91" + (b"\x92\x01" if where == "step_results" else b"") + entry
+    }
+    fields = {name: msgpack_encode(value) for name, value in document.items()} | log
+    data = b"\xde\x00" + bytes([len(fields)]) + b"".join(msgpack_encode(name) + value for name, value in fields.items())
+    told = []
+    for is_wanted in (False, True):
+        session._last.is_read = is_wanted
+        try:
+            told.append(len(SERIALIZER.loads(data).log.items))
+        except DecodeError as error:
+            told.append((error.offset, error.reason))
+    assert told[0] == told[1]
+    assert (told[0] == 1) == (depth <= MSGPACK_MAX_DEPTH - 2 - (where == "step_results"))
 
 
 def test_a_log_is_held_by_whoever_asked_for_it():

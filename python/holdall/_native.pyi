@@ -865,7 +865,7 @@ class Entries:
         """Keep none of what are now `n` entries."""
 
 def msgpack_decode_state(
-    data: bytes, names: tuple[str, ...], schema: int
+    data: bytes, names: tuple[str, ...], schema: int, targets: tuple[list[Any], dict[Any, Any]] | None = None
 ) -> tuple[Any, tuple[Unread, Unread, bytes | None] | None]:
     """Decode a whole state as `msgpack_decode` does, with `messages` and `step_results` read-only or `Unread`.
 
@@ -876,6 +876,8 @@ def msgpack_decode_state(
         data: The document.
         names: The fields of a state without its log.
         schema: The version that a document must have to be taken apart.
+        targets: A list that messages, and a dict that step results are decoded into at once, where somebody is waiting for them.
+            They are filled if the log is returned.
 
     Returns:
         The document, and None; or, of a whole and sound document of this version whose log is unread, its fields, and its

@@ -86,12 +86,15 @@ fn msgpack_encode_state<'py>(
 
 /// See `_native.pyi`.
 #[pyfunction]
+#[pyo3(signature = (data, names, schema, targets = None))]
+#[allow(clippy::needless_pass_by_value, reason = "extracted arguments are owned")]
 fn msgpack_decode_state<'py>(
     data: &Bound<'py, PyBytes>,
     names: &Bound<'py, PyTuple>,
     schema: i64,
+    targets: Option<decode::Targets<'py>>,
 ) -> PyResult<(Bound<'py, PyAny>, Option<state::Log<'py>>)> {
-    state::load(data, names, schema, Lent::get(data.py())?)
+    state::load(data, names, schema, targets.as_ref(), Lent::get(data.py())?)
 }
 
 /// See `_native.pyi`.

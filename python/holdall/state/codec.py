@@ -29,7 +29,7 @@ from holdall.state.document import (
     state_of,
 )
 from holdall.state.log import MESSAGE, STEP_RESULT, Items, Pending
-from holdall.state.session import HEAD_FIELDS, SessionState, check_id
+from holdall.state.session import HEAD_FIELDS, SessionState, check_id, log_ahead
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
 Format = Literal["msgpack", "json", "protobuf"]
@@ -222,9 +222,10 @@ class StateSerializer:
             data = self._open(data, record=record or "", kind=DOCUMENT, seq=0)
         name = _format_of(data)
         if name == "msgpack":
-            document, log = msgpack_decode_state(data, _STATE_FIELDS, HEADS.current)
+            made = log_ahead()
+            document, log = msgpack_decode_state(data, _STATE_FIELDS, HEADS.current, made)
             if log is not None:
-                return SessionState.of_fields(document, log)
+                return SessionState.of_fields(document, log, made)
             read_log(document)
         else:
             document = _codec(name)[1](data)

@@ -125,7 +125,11 @@ class SessionState:
         if views is not None:
             return views
         unread: UnreadLog | None = self.__dict__.get("_unread")
-        views = _views_of(Items(b"", [], [])) if unread is None else _read(unread)
+        if unread is None:
+            views = _views_of(Items(b"", [], []))
+        else:
+            _last.is_read = True
+            views = _read(unread, self.__dict__.pop("_made", None))
         # Of several threads that ask first, all get what one of them made.
         views = self.__dict__.setdefault("_log_views", views)
         self.__dict__.pop("_unread", None)
@@ -150,15 +154,26 @@ class SessionState:
             marks.saved = marks.stored = len(marks.kinds)
         self.__dict__["_log_views"] = views
         self.__dict__.pop("_unread", None)
+        self.__dict__.pop("_made", None)
 
     @classmethod
-    def of_fields(cls, fields: dict[str, Any], unread: UnreadLog | None = None) -> SessionState:
-        """Make a state of all `HEAD_FIELDS`, which are checked and become its own, and a log to be read when asked for."""
+    def of_fields(
+        cls, fields: dict[str, Any], unread: UnreadLog | None = None, made: tuple[MessageLog, StepResults] | None = None
+    ) -> SessionState:
+        """Make a state of all `HEAD_FIELDS`, which are checked and become its own, and a log to be read when asked for.
+
+        Args:
+            fields: The fields.
+            unread: The log.
+            made: What the log is when it is read, where that was made ahead.
+        """
         state = object.__new__(cls)
         if unread is None:
             fields.setdefault("version", 0)
         else:
             fields["_unread"] = unread
+            if made is not None:
+                fields["_made"] = made
         state.__dict__ = fields
         return state
 
@@ -257,11 +272,34 @@ def _views_of(items: Items) -> Views:
     return messages, results, marks
 
 
-def _read(unread: UnreadLog) -> Views:
+class _Last:
+    """What became of the state that was loaded last."""
+
+    is_read = False
+
+
+_last: Final = _Last()
+
+
+def log_ahead() -> tuple[MessageLog, StepResults] | None:
+    """Return what a log is to be decoded into when it is loaded; None where it is to stay unread.
+
+    Foreseen as for the state before: who asked for its log will ask for this one's, and one pass is cheaper than two.
+    """
+    if not _last.is_read:
+        return None
+    _last.is_read = False
+    return MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
+
+
+def _read(unread: UnreadLog, made: tuple[MessageLog, StepResults] | None) -> Views:
     read_messages, read_results, order = unread
-    messages, results = MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
-    read_messages.extend(messages)
-    read_results.update(results)
+    if made is None:
+        messages, results = MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
+        read_messages.extend(messages)
+        read_results.update(results)
+    else:
+        messages, results = made
     n_results = len(read_results)
     pairs = None
     if len(results) < n_results:

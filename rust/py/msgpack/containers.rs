@@ -21,7 +21,7 @@ impl<'py, 'a> Decoder<'py, 'a> {
         start: usize,
         token: &Result<Token<'a>, Fault>,
     ) -> Result<bool, Failed> {
-        if self.outer.len() >= MAX_DEPTH {
+        if self.outer.len() + self.depth >= MAX_DEPTH {
             return self.bad(start, format!("nested deeper than {MAX_DEPTH}"));
         }
         let token = match token {

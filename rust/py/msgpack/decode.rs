@@ -53,6 +53,10 @@ pub(super) struct Decoder<'py, 'a> {
     frozen_keys: &'a [&'a str],
     /// The document, where what stands under `frozen_keys` may be left unread.
     unread_in: Option<&'a Bound<'py, PyBytes>>,
+    /// Where messages and step results of the document go if they are decoded at once after all.
+    targets: Option<&'a Targets<'py>>,
+    /// Containers around the outermost of `outer`.
+    pub(super) depth: usize,
     pub(super) lent: &'static Lent,
     pub(super) error: Option<PyErr>,
 }
@@ -91,6 +95,25 @@ pub(super) fn decode<'py>(
     let _no_collection = NoCollection::begin();
     let mut decoder = Decoder::new(py, Reader::new(data, start), frozen, lent);
     (decoder.frozen_keys, decoder.unread_in) = (frozen_keys, unread_in);
+    let made = decoder.document();
+    decoder.end(made)
+}
+
+/// A list for the messages and a dict for the step results of a document.
+pub(super) type Targets<'py> = (Bound<'py, PyList>, Bound<'py, PyDict>);
+
+/// The fields of a document whose log may be left unread.
+pub(super) const LOG_FIELDS: [&str; 2] = ["messages", "step_results"];
+
+/// Decode a document whose log is left unread, or, where `targets` are given, decoded into them too.
+pub(super) fn decode_state<'py>(
+    data: &Bound<'py, PyBytes>,
+    targets: Option<&Targets<'py>>,
+    lent: &'static Lent,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _no_collection = NoCollection::begin();
+    let mut decoder = Decoder::new(data.py(), Reader::new(data.as_bytes(), 0), false, lent);
+    (decoder.frozen_keys, decoder.unread_in, decoder.targets) = (&LOG_FIELDS, Some(data), targets);
     let made = decoder.document();
     decoder.end(made)
 }
@@ -149,6 +172,8 @@ impl<'py, 'a> Decoder<'py, 'a> {
             always_frozen,
             frozen_keys: &[],
             unread_in: None,
+            targets: None,
+            depth: 0,
             lent,
             error: None,
         }
@@ -213,8 +238,11 @@ impl<'py, 'a> Decoder<'py, 'a> {
                 self.key(start, text)?
             } else {
                 let token = self.reader.token();
-                if let Ok(Token::Str(text)) = token {
-                    name = text;
+                match token {
+                    Ok(Token::Str(text)) => name = text,
+                    Ok(Token::Uint(_) | Token::Int(_)) | Err(_) => {}
+                    Ok(_) if frame.kind == Kind::Pairs => return self.bad(start, "a key that is neither int nor str"),
+                    Ok(_) => {}
                 }
                 match self.plain(start, &token)? {
                     Some(key) if frame.kind == Kind::Pairs => key,
@@ -225,8 +253,7 @@ impl<'py, 'a> Decoder<'py, 'a> {
             if self.outer.len() == 1 && !self.frozen_keys.is_empty() {
                 self.turn(name);
                 if self.frozen
-                    && let Some(made) =
-                        self.unread_in.and_then(|source| unread::step_over(source, &mut self.reader, name))
+                    && let Some(made) = self.log_field(name)
                 {
                     let value = made.map_err(|error| {
                         self.error = Some(error);
@@ -250,6 +277,29 @@ impl<'py, 'a> Decoder<'py, 'a> {
             self.set(frame, &key, &value)?;
         }
         Ok(false)
+    }
+
+    /// Leave the log of a document unread, or decode it where somebody is waiting; None, and nothing is read, where it has to be
+    /// looked at more closely.
+    #[cold]
+    fn log_field(&mut self, name: &[u8]) -> Option<PyResult<Bound<'py, PyAny>>> {
+        let source = self.unread_in?;
+        let is_pairs = name == LOG_FIELDS[1].as_bytes();
+        if let Some((messages, results)) = self.targets {
+            let mut decoder = Decoder::new(self.py, self.reader.clone(), true, self.lent);
+            let start = decoder.reader.offset();
+            let Ok(Token::Array(n)) = decoder.reader.token() else { return None };
+            let elements = decoder.reader.offset();
+            let (kind, target) =
+                if is_pairs { (Kind::Pairs, results.as_any()) } else { (Kind::Grown, messages.as_any()) };
+            // The document and the array, and of step results the pair.
+            decoder.depth = 2 + usize::from(is_pairs);
+            // What is wrong is told by reading it again as what it is.
+            decoder.filled(Frame::new(kind, target.clone(), n, start)).ok()?;
+            self.reader = decoder.reader;
+            return Some(unread::made(source, start, elements, self.reader.offset(), n));
+        }
+        unread::step_over(source, &mut self.reader, is_pairs)
     }
 
     /// Read elements until all are read, or one is a container: true, and `frame` is that one.

@@ -4,10 +4,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
+use super::decode::{self, Targets};
 use super::encode::Encoder;
 use super::entries::Entries;
 use super::unread::Unread;
-use super::{IS_MESSAGE, IS_RESULT, Lent, decode};
+use super::{IS_MESSAGE, IS_RESULT, Lent};
 use crate::msgpack::encode::{self as wire, TooLong};
 
 const MAX_ID_BYTES: usize = 4096;
@@ -104,10 +105,10 @@ pub(super) fn load<'py>(
     data: &Bound<'py, PyBytes>,
     names: &Bound<'py, PyTuple>,
     schema: i64,
+    targets: Option<&Targets<'py>>,
     lent: &'static Lent,
 ) -> PyResult<(Bound<'py, PyAny>, Option<Log<'py>>)> {
-    let frozen_keys = &["messages", "step_results"];
-    let document = decode::decode(data.py(), data.as_bytes(), 0, false, frozen_keys, lent, Some(data))?;
+    let document = decode::decode_state(data, targets, lent)?;
     let log = match document.cast_exact::<PyDict>() {
         Ok(document) => take_log(document, names, schema)?,
         Err(_) => None,

@@ -62,22 +62,26 @@ impl Unread {
     }
 }
 
-/// Step over the array that stands under `key`, where its decoding cannot fail; None, and nothing is read, where it might.
+/// An array whose decoding is known not to fail.
+pub(super) fn made<'py>(
+    source: &Bound<'py, PyBytes>,
+    start: usize,
+    elements: usize,
+    end: usize,
+    len: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let unread = Unread { data: source.clone().unbind(), start, elements, end, len };
+    Bound::new(source.py(), unread).map(Bound::into_any)
+}
+
+/// Step over an array, of pairs or not, where its decoding cannot fail; None, and nothing is read, where it might.
 pub(super) fn step_over<'py>(
     source: &Bound<'py, PyBytes>,
     reader: &mut Reader<'_>,
-    key: &[u8],
+    pairs: bool,
 ) -> Option<PyResult<Bound<'py, PyAny>>> {
-    let pairs = key == b"step_results";
     let start = reader.offset();
     let array = skip::array(reader.rest(), pairs)?;
     reader.step_over(array.size);
-    let unread = Unread {
-        data: source.clone().unbind(),
-        start,
-        elements: start + array.header,
-        end: start + array.size,
-        len: array.len,
-    };
-    Some(Bound::new(source.py(), unread).map(Bound::into_any))
+    Some(made(source, start, start + array.header, start + array.size, array.len))
 }
