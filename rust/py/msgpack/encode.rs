@@ -5,7 +5,6 @@
 //! of its own while it is read, and its length is compared with what was declared.
 #![allow(unsafe_code, reason = "reading str, dict and list in place is what makes this as fast as its C peers")]
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -18,7 +17,7 @@ use crate::msgpack::marker::{self, ext};
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS, MIN_PACKED_FLOATS};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     List,
     Tuple,
     Dict,
@@ -44,14 +43,14 @@ struct Frame<'py> {
 
 /// Writes values, one after the other.
 pub(super) struct Encoder<'py, 'a> {
-    py: Python<'py>,
+    pub(super) py: Python<'py>,
     pub(super) out: Buffer,
     stack: Vec<Frame<'py>>,
     /// What a path in an error begins with.
     base: &'a str,
     /// Containers inside each other that are left for a value.
     depth_left: usize,
-    lent: &'static Lent,
+    pub(super) lent: &'static Lent,
 }
 
 /// Encode `value`, which stands within `depth` containers; `base` is what a path in an error begins with.
@@ -237,56 +236,8 @@ impl<'py, 'a> Encoder<'py, 'a> {
         Ok(())
     }
 
-    /// Write a list of floats as one array, in 32 bits each where that loses nothing; false where it holds others.
-    fn pack_floats(&mut self, obj: &Bound<'py, PyAny>, n: usize) -> PyResult<bool> {
-        let mut narrow = true;
-        let mut floats = Vec::new();
-        for index in 0..n {
-            // SAFETY: nothing runs between the elements, so that the list keeps its length `n`.
-            let value = unsafe {
-                let item = ffi::PyList_GET_ITEM(obj.as_ptr(), index.cast_signed());
-                if ffi::Py_TYPE(item) != &raw mut ffi::PyFloat_Type {
-                    return Ok(false);
-                }
-                ffi::PyFloat_AsDouble(item)
-            };
-            if floats.is_empty() {
-                floats.reserve_exact(n);
-            }
-            narrow = narrow && f64::from(value as f32).to_bits() == value.to_bits();
-            floats.push(value);
-        }
-        let code = if narrow { ext::FLOATS32 } else { ext::FLOATS64 };
-        let width = if narrow { 4 } else { 8 };
-        wire::ext(&mut self.out, code, n.saturating_mul(width)).or_else(|_| self.fail("is too long"))?;
-        for value in floats {
-            if narrow {
-                self.out.put((value as f32).to_le_bytes());
-            } else {
-                self.out.put(value.to_le_bytes());
-            }
-        }
-        Ok(true)
-    }
-
-    fn open_set(&mut self, code: i8, obj: &Bound<'py, PyAny>) -> PyResult<()> {
-        // SAFETY: the object is a set or frozenset; the new tuple holds its elements, so that they stay as they are.
-        let elements = unsafe { Bound::from_owned_ptr_or_err(self.py, ffi::PySequence_Tuple(obj.as_ptr()))? };
-        let n = elements.len()?;
-        if n > MAX_UNSALTED_KEYS {
-            let salted = elements.try_iter()?.flatten().filter(collide::is_salted);
-            if n - salted.count() > MAX_UNSALTED_KEYS {
-                return self.fail(&unsalted());
-            }
-        }
-        if collide::is_many(n) && collide::collide(elements.try_iter()?.flatten()) {
-            return self.fail(&collide::said());
-        }
-        self.open_ext(code, Kind::Tuple, elements, n)
-    }
-
     /// Begin an extension value whose body is one array of `n` elements; its length is filled in when it closes.
-    fn open_ext(&mut self, code: i8, kind: Kind, obj: Bound<'py, PyAny>, n: usize) -> PyResult<()> {
+    pub(super) fn open_ext(&mut self, code: i8, kind: Kind, obj: Bound<'py, PyAny>, n: usize) -> PyResult<()> {
         self.reserve_depth()?;
         self.out.put([marker::EXT32]);
         let patch = self.out.len();
@@ -355,24 +306,6 @@ impl<'py, 'a> Encoder<'py, 'a> {
         Ok(())
     }
 
-    fn extra(&mut self, obj: &Bound<'py, PyAny>) -> PyResult<()> {
-        match self.lent.pack_extra.bind(self.py).call1((obj,)) {
-            Ok(packed) => {
-                let (code, body): (i8, Bound<'py, PyBytes>) = packed.extract()?;
-                let body = body.as_bytes();
-                wire::ext(&mut self.out, code, body.len()).or_else(|_| self.fail("is too long"))?;
-                self.out.extend(body);
-                Ok(())
-            }
-            Err(error)
-                if error.is_instance_of::<PyTypeError>(self.py) || error.is_instance_of::<PyValueError>(self.py) =>
-            {
-                self.fail(&error.value(self.py).to_string())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     fn reserve_depth(&self) -> PyResult<()> {
         if self.stack.len() < self.depth_left {
             Ok(())
@@ -383,7 +316,7 @@ impl<'py, 'a> Encoder<'py, 'a> {
 
     /// The error for the value at which the innermost open container stands.
     #[cold]
-    fn fail<T>(&self, reason: &str) -> PyResult<T> {
+    pub(super) fn fail<T>(&self, reason: &str) -> PyResult<T> {
         self.fail_at(&self.stack, reason)
     }
 
@@ -405,6 +338,6 @@ impl<'py, 'a> Encoder<'py, 'a> {
     }
 }
 
-fn unsalted() -> String {
+pub(super) fn unsalted() -> String {
     format!("has more than {MAX_UNSALTED_KEYS} keys that are neither str nor bytes")
 }
