@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from holdall.durable.checkpoint import CheckpointManager
     from holdall.durable.conflict import LastWriterWinsStateStore, MergingStateStore, state_store
     from holdall.durable.erase import delete_user
+    from holdall.durable.jsonl import export_session, import_session
     from holdall.durable.locked import LockedStateStore
     from holdall.durable.open import open as open  # noqa: A004 - public, and not in __all__: a star must not hide open()
     from holdall.durable.open import open_sync
@@ -115,6 +116,8 @@ _LAZY = {
     "Workload": "holdall.durable.advise",
     "advise": "holdall.durable.advise",
     "delete_user": "holdall.durable.erase",
+    "export_session": "holdall.durable.jsonl",
+    "import_session": "holdall.durable.jsonl",
     "open": "holdall.durable.open",
     "open_sync": "holdall.durable.open",
     "policy_for": "holdall.durable.policies",
@@ -193,8 +196,10 @@ __all__ = [
     "count_messages",
     "delete_user",
     "errors",
+    "export_session",
     "extractive_summary",
     "fit_tools",
+    "import_session",
     "open_sync",
     "policy_for",
     "state_store",

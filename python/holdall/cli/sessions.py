@@ -1,16 +1,18 @@
-"""`holdall sessions ls|show|rm URL`: look at stored sessions, and remove them."""
+"""`holdall sessions ls|show|rm|export|import URL`: look at stored sessions, remove them, move them."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdall.cli.files import UsageError, printable
-from holdall.errors import NotFoundError
+from holdall.cli.files import UsageError, printable, read_text
+from holdall.errors import DecodeError, NotFoundError
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -21,7 +23,7 @@ def register(subparsers: Any) -> None:
     """Add the command to the top parser."""
     parser = subparsers.add_parser(
         "sessions",
-        help="list, show and remove stored sessions",
+        help="list, show, remove, export and import stored sessions",
         description="Look at the sessions behind a URL (sqlite:///path, postgresql://..., redis://...), and remove them.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -35,6 +37,7 @@ def register(subparsers: Any) -> None:
     show = actions.add_parser("show", help="show one session; its messages only with --messages")
     show.add_argument("url", metavar="URL")
     show.add_argument("session_id", metavar="ID")
+    show.add_argument("--tree", action="store_true", help="the threads that were forked from it, and from these")
     show.add_argument("--messages", action="store_true", help="with what was said, the summary and the step results")
 
     rm = actions.add_parser("rm", help="remove sessions, or with --user all of a user's")
@@ -42,7 +45,19 @@ def register(subparsers: Any) -> None:
     rm.add_argument("session_ids", metavar="ID", nargs="*")
     rm.add_argument("--user", metavar="ID", help="remove every session of this user, and refuse late writers")
 
-    for action, runner in ((ls, list_sessions), (show, show_session), (rm, remove_sessions)):
+    export = actions.add_parser("export", help="write one session as lines of JSON")
+    export.add_argument("url", metavar="URL")
+    export.add_argument("session_id", metavar="ID")
+    export.add_argument("--out", metavar="FILE", help="instead of standard output")
+    export.set_defaults(run=_runner(export_lines))
+
+    read = actions.add_parser("import", help="store a session from lines of JSON")
+    read.add_argument("url", metavar="URL")
+    read.add_argument("file", metavar="FILE", help="what export wrote; - for standard input")
+    read.add_argument("--as", dest="session_id", metavar="ID", help="another id than the one in the file")
+    read.add_argument("--user", metavar="ID", help="another user than the one in the file")
+
+    for action, runner in ((ls, list_sessions), (show, show_session), (rm, remove_sessions), (read, import_lines)):
         action.add_argument("--json", action="store_true", help="print JSON")
         action.set_defaults(run=_runner(runner))
 
@@ -98,7 +113,9 @@ async def list_sessions(store: SessionStore, args: argparse.Namespace) -> int:
 
 
 async def show_session(store: SessionStore, args: argparse.Namespace) -> int:
-    """Print a session's figures, and its content when asked."""
+    """Print a session's figures, and its content or its threads when asked."""
+    if args.tree:
+        return await _show_tree(store, args)
     info = await store.info(args.session_id)
     state = await store.load(args.session_id)
     document: dict[str, Any] = _info(info) | {
@@ -131,6 +148,54 @@ async def show_session(store: SessionStore, args: argparse.Namespace) -> int:
                 print(f"{name:<{width}}  {printable(json.dumps(content[name], ensure_ascii=False, default=str))}")
         for at, message in enumerate(content["messages"]):
             print(f"{at:>4}  {printable(json.dumps(message, ensure_ascii=False, default=str))}")
+    return 0
+
+
+async def _show_tree(store: SessionStore, args: argparse.Namespace) -> int:
+    from holdall.durable.tree import tree_of
+
+    tree = await tree_of(store, args.session_id)
+    if args.json:
+        print(json.dumps(dataclasses.asdict(tree)))
+        return 0
+    for branch, node in tree.lines():
+        entries = "1 entry" if node.entries == 1 else f"{node.entries} entries"
+        print(f"{branch}{printable(node.session_id)}  {printable(node.status)}, {entries}")
+    return 0
+
+
+async def export_lines(store: SessionStore, args: argparse.Namespace) -> int:
+    """Write a session as lines of JSON; a file is there whole or not at all."""
+    from holdall.durable.jsonl import export_session
+
+    lines = [line async for line in export_session(store, args.session_id)]
+    if args.out is None:
+        sys.stdout.writelines(lines)
+        return 0
+    target = Path(args.out)
+    written = target.with_name(f".{target.name}.part")
+    try:
+        written.write_text("".join(lines), encoding="utf-8")
+        written.replace(target)
+    except OSError as error:
+        raise UsageError(f"{args.out}: {error.strerror}") from None
+    return 0
+
+
+async def import_lines(store: SessionStore, args: argparse.Namespace) -> int:
+    """Store a session from lines of JSON."""
+    from holdall.durable.jsonl import import_session
+
+    lines = read_text(args.file).split("\n")
+    try:
+        state = await import_session(store, lines, session_id=args.session_id, user_id=args.user)
+    except DecodeError as error:
+        raise UsageError(f"{args.file}: {error}") from None
+    n_messages, n_results = len(state.messages), len(state.step_results)
+    if args.json:
+        print(json.dumps({"session_id": state.session_id, "messages": n_messages, "step_results": n_results}))
+    else:
+        print(f"stored {printable(state.session_id)}: {n_messages} messages, {n_results} step results")
     return 0
 
 
