@@ -47,7 +47,7 @@ async def rooted(store: SessionStore, n: int, name: str | None = None) -> Conver
     return ConversationThread(store, state.session_id)
 
 
-async def test_fork_at_every_message_and_both_go_on(store: SessionStore) -> None:
+async def test_case_54_fork_at_every_message_and_both_go_on(store: SessionStore) -> None:
     n = 5
     root = await rooted(store, n)
     forks = [await root.fork(at) for at in range(n + 1)]
@@ -156,7 +156,7 @@ async def test_a_fork_is_small(store: SessionStore) -> None:
     assert len(await fork.build_context()) == 1000
 
 
-async def test_forks_at_the_same_instant_are_distinct(store: SessionStore) -> None:
+async def test_case_54_forks_at_the_same_instant_are_distinct(store: SessionStore) -> None:
     root = await rooted(store, 3)
     forks = await asyncio.gather(*(root.fork() for _ in range(20)))
     assert len({fork.session_id for fork in forks}) == 20
