@@ -12,6 +12,7 @@ from holdall.durable.copies import Copied
 from holdall.durable.sessions import NO_LOG
 from holdall.errors import ConflictError, DecodeError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Absent, Entry, Record, Version
+from holdall.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from holdall.durable.guard import GuardedStore
@@ -55,6 +56,7 @@ class HotCopies:
 
     def __init__(self, store: GuardedStore, *, ttl_s: float, negative_s: float, now: Callable[[], float]) -> None:
         self.store = store
+        self.is_local = isinstance(store.inner, MemoryStore)
         self._ttl_s = ttl_s
         self._negative_s = negative_s
         self._now = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, Literal
@@ -11,7 +12,7 @@ from holdall.durable.copies import Pointer
 from holdall.durable.crowd import BACKEND, TURNS, crowded
 from holdall.durable.flights import Flights
 from holdall.durable.guard import GuardedStore
-from holdall.durable.hot import HotCopies
+from holdall.durable.hot import Held, HotCopies
 from holdall.durable.sessions import NO_LOG
 from holdall.durable.sweep import sweep as sweep_store
 from holdall.durable.ttl import SESSION_TTL_S
@@ -107,26 +108,37 @@ class TieredStore:
         hot = self.hot
         if hot is None or (log_from >= NO_LOG and not self._is_bounded):
             return await self._whole(key, log_from)
-        held = await hot.read(key, log_from)
         if self._is_bounded:
+            held = await hot.read(key, log_from)
             if held.record is not None:
                 return held.record
             if hot.is_missing(key):
                 return None
-        elif held.record is not None:
-            head = await self.warm.read(key, log_from=NO_LOG)
-            if head is None:
+        else:
+            held, head = await self._copy_and_head(hot, key, log_from)
+            if held.record is not None and head is not None:
+                pointer = Pointer.of(head)
+                is_current = held.record.version == (head.version if pointer is None else pointer.version)
+                if is_current and held.record.log_len == (head.log_len if pointer is None else pointer.log_len):
+                    return hot.of_current(held, head)
+            elif held.record is not None:
                 return None
-            pointer = Pointer.of(head)
-            is_current = held.record.version == (head.version if pointer is None else pointer.version)
-            if is_current and held.record.log_len == (head.log_len if pointer is None else pointer.log_len):
-                return hot.of_current(held, head)
         record = await self._whole(key, log_from)
         if record is None:
             hot.note_missing(key)
         elif log_from == 0:
             await hot.promote(record, held)
         return record
+
+    async def _copy_and_head(self, hot: HotCopies, key: str, log_from: int) -> tuple[Held, Record | None]:
+        """Return what hot holds, and, where that is a copy, the head in warm. Versions say whether they belong together.
+
+        A hot tier that is elsewhere is asked at the same time as warm: a miss costs a head for nothing, a hit one way less.
+        """
+        if not hot.is_local:
+            return await asyncio.gather(hot.read(key, log_from), self.warm.read(key, log_from=NO_LOG))
+        held = await hot.read(key, log_from)
+        return held, None if held.record is None else await self.warm.read(key, log_from=NO_LOG)
 
     async def _whole(self, key: str, log_from: int) -> Record | None:
         """Return the record from warm, or from cold where warm holds a pointer."""
