@@ -12,10 +12,12 @@ from collections.abc import Callable
 import pytest
 
 import holdall
-from holdall import LockedStateStore, RedisLock
+from holdall import LockedStateStore
+from tests.servers.aws import Aws
 from tests.servers.redis import Node
 
 from .herd import Herd
+from .worker import lock_of
 
 TTL_S = 0.15
 
@@ -30,13 +32,31 @@ async def test_a_stopped_holder_writes_nothing(
     report: Callable[[str], None],
 ) -> None:
     """SIGSTOP past its lease, in the middle of its writes; another takes over and writes; SIGCONT: the store refuses it."""
-    rounds = 200 if full else 6
+    await stop_holders(url, valkey_server.url, herd, session_id, report, rounds=200 if full else 6)
+
+
+@pytest.mark.dynamodb
+async def test_a_stopped_holder_of_a_dynamodb_lock_writes_nothing(
+    aws_server: Aws,
+    herd: Herd,
+    full: bool,
+    session_id: str,
+    report: Callable[[str], None],
+) -> None:
+    """The same, where the lock is taken over once it has stood still for as long as the lease."""
+    url = f"dynamodb://fencing?region=us-east-1&endpoint_url={aws_server.url}"
+    await stop_holders(url, url, herd, session_id, report, rounds=200 if full else 4)
+
+
+async def stop_holders(
+    url: str, lock_url: str, herd: Herd, session_id: str, report: Callable[[str], None], *, rounds: int
+) -> None:
     seed = random.randrange(2**32)
     rng = random.Random(seed)
     # A process that stops inside a transaction of SQLite keeps everybody from the file, as a lock would: it is stopped
     # before it writes. A server goes on without its client.
     pause_s = 0.1 if url.startswith("sqlite") else 0.0
-    lock = RedisLock(valkey_server.url)
+    lock = lock_of(lock_url)
     async with holdall.open(url) as store:
         await store.save(holdall.SessionState(session_id=session_id, user_id="u"))
         locked = LockedStateStore(
@@ -45,7 +65,7 @@ async def test_a_stopped_holder_writes_nothing(
         herd.start(
             "hold",
             url=url,
-            lock_url=valkey_server.url,
+            lock_url=lock_url,
             session=session_id,
             rounds=rounds,
             ttl_s=TTL_S,

@@ -90,12 +90,23 @@ async def _write_on(
         said.append(type(error).__name__)
 
 
-async def hold(url: str, lock_url: str, session: str, rounds: int, ttl_s: float, pause_s: float) -> None:
-    """Hold a session and write it without ever looking at the lease, until the store refuses; so many times."""
+def lock_of(url: str) -> Any:
+    """The lock service behind a URL."""
+    if url.startswith("dynamodb:"):
+        from holdall.durable.urls import aws_url
+        from holdall.stores.dynamodb_lock import DynamoLock
+
+        table, _, connect = aws_url(url, "dynamodb")
+        return DynamoLock(table, connect=connect)
     from holdall.stores.redis_lock import RedisLock
 
+    return RedisLock(url)
+
+
+async def hold(url: str, lock_url: str, session: str, rounds: int, ttl_s: float, pause_s: float) -> None:
+    """Hold a session and write it without ever looking at the lease, until the store refuses; so many times."""
     store = holdall.open(url)
-    lock = RedisLock(lock_url)
+    lock = lock_of(lock_url)
     locked = LockedStateStore(store, lock, ttl_s=ttl_s, wait_s=None)
     for _ in range(rounds):
         said: list[object] = []
