@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 import holdall
 from holdall.errors import NotFoundError
 
@@ -95,6 +97,30 @@ async def test_acknowledged_writes_survive_random_kills(
     assert not figures.duplicated, figures.duplicated
     assert figures.acknowledged > figures.kills
     assert figures.during_write * 2 >= figures.kills, "too few kills landed during a write"
+
+
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("mongodb", "dynamodb", "s3")])
+async def emulated_url(request: pytest.FixtureRequest, session_id: str) -> str:
+    """An emulator that other processes reach; before the herd, which takes the environment that it was started in."""
+    if request.param == "mongodb":
+        mongodb: str = request.getfixturevalue("mongodb_server").url
+        return mongodb
+    server = request.getfixturevalue("aws_server")
+    if request.param == "s3":
+        await server.make_bucket(session_id)
+    return f"{request.param}://{session_id}?region=us-east-1&endpoint_url={server.url}"
+
+
+async def test_acknowledged_writes_survive_kills_of_workers_on_emulators(
+    emulated_url: str, herd: Herd, full: bool, session_id: str, report: Report
+) -> None:
+    """Killed between the requests of a save: what was staged for it is no part of the session."""
+    seed = random.randrange(10**6)
+    figures = await kill_again_and_again(herd, emulated_url, session_id, 60 if full else 4, random.Random(seed))
+    report(f"worker kill, {emulated_url.partition(':')[0]} (emulator), seed {seed}: {figures}")
+    assert not figures.lost, figures.lost
+    assert not figures.duplicated, figures.duplicated
+    assert figures.acknowledged
 
 
 async def test_kill_at_every_io_of_a_save(url: str, herd: Herd, full: bool, session_id: str, report: Report) -> None:

@@ -216,7 +216,7 @@ def child(command: dict[str, Any]) -> None:
 
 def main() -> None:
     # Drivers are loaded before the fork, where they are there.
-    for module in ("asyncpg", "redis.asyncio", "holdall.stores.sqlite"):
+    for module in ("asyncpg", "redis.asyncio", "holdall.stores.sqlite", "pymongo", "aiobotocore.session"):
         try:
             __import__(module)
         except ImportError:

@@ -53,6 +53,9 @@ class MongoStore:
     Writes wait for a majority and its journal. Expiry goes by the clocks of the workers, which must agree; what has ended is
     freed by `sweep`, for which there is no TTL index: it would free a record without its log.
 
+    A worker that is killed within an append's transaction keeps others from writing that record until the server ends the
+    transaction (`transactionLifetimeLimitSeconds`, 60 s unless set): until then they raise `StoreUnavailableError`, and read.
+
     Args:
         url: `mongodb://user:password@host:port,host:port/database`, `mongodb+srv://`; None if a client is given. Without a
             database it is "holdall".
