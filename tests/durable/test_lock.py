@@ -21,7 +21,7 @@ from holdall import (
     SessionState,
     StaleFenceError,
 )
-from holdall.durable.locks import Lock, hold, usable_s
+from holdall.durable.locks import Lease, Lock, hold, usable_s
 from holdall.durable.session_store import SessionStore
 from holdall.errors import ClosedError, StoreUnavailableError
 from holdall.stores.memory_lock import MemoryLock
@@ -224,6 +224,20 @@ async def test_a_process_that_stood_still_knows_when_it_asks(name: str) -> None:
 
     with pytest.raises(LockLostError):
         await work()
+
+
+async def test_a_watch_that_outlives_its_lock_cancels_nobody(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wait_for` before Python 3.12 swallows a cancellation that comes as the call ends: what runs then is not the body."""
+
+    async def keep(_lease: Lease) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(Lease, "keep", keep)
+    async with hold(MemoryLock(), name):
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 async def test_the_wall_clock_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,15 +196,20 @@ class _Guard:
         self._body: Any = asyncio.current_task()
         self._n_before = self._n_cancelled()
         self._has_cancelled = False
+        self._is_over = False
         self._watch = asyncio.ensure_future(self._run(lease))
 
     async def _run(self, lease: Lease) -> None:
         await lease.keep()
+        if self._is_over:
+            # `wait_for` before Python 3.12 may swallow the cancellation by `ended`: the body is another's by now
+            return
         self._has_cancelled = True
         self._body.cancel()
 
     async def ended(self) -> bool:
         """Stop, and take back the cancellation; whether there was one, and nobody else cancelled the task."""
+        self._is_over = True
         self._watch.cancel()
         if not self._has_cancelled:
             return False
