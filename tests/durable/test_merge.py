@@ -144,7 +144,7 @@ def unordered(state: SessionState) -> SessionState:
     """The state with new entries, tools and plan in one order."""
     state = state.copy()
     state.messages = sorted(state.messages, key=repr)
-    state.active_tools.sort()
+    state.active_tools = sorted(set(state.active_tools))
     state.plan.sort(key=repr)
     results = dict(state.step_results)
     state.step_results = {}
@@ -191,8 +191,9 @@ def test_three_workers_merge_in_either_grouping(base: SessionState, a: Any, b: A
         changed(base, [*calls, ("put", f"of {n}", n), ("step", f"step {n}", n)]) for n, calls in enumerate((a, b, c))
     )
     one, other = merge(base, x, merge(base, y, z)), merge(base, merge(base, x, y), z)
-    one.active_tools.sort()
-    other.active_tools.sort()
+    # tools are a set: where nothing had to be merged they come as they were, in their order and as often
+    one.active_tools = sorted(set(one.active_tools))
+    other.active_tools = sorted(set(other.active_tools))
     assert equal(one, other)
 
 
@@ -231,6 +232,14 @@ def test_a_step_recorded_again_by_one_side_is_taken_from_it() -> None:
     theirs.step_results["s"] = "new"
     assert merge(base, ours, theirs).step_results == {"s": "new"}
     assert merge(base, theirs, ours).step_results == {"s": "new"}
+
+
+def test_tools_are_a_set() -> None:
+    """Added by either: in; taken out by either: out; one that stands twice is one."""
+    base = new(active_tools=["a", "b"])
+    ours, theirs = new(active_tools=["a", "a", "b", "c"]), new(active_tools=["a", "d"])
+    assert merge(base, ours, theirs).active_tools == ["a", "d", "c"]
+    assert merge(base, theirs, ours).active_tools == ["a", "c", "d"]
 
 
 def test_sums_are_of_differences() -> None:

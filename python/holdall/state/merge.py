@@ -8,7 +8,7 @@ What only grows adds up; what is set is taken from the side that set it; what bo
     accumulated_cost, token_count
                         both sides' differences from the base are added
     current_step        the side that moved; where both did, the further one
-    active_tools        what either added is in, what either took out is out
+    active_tools        a set: what either added is in, what either took out is out
     plan                as messages, but a change that both made alike counts once; elements that are dicts merge by key
     metadata            by key, dicts within it likewise
     summary, status, ttl_seconds
@@ -151,10 +151,10 @@ def _tools(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
         return theirs
     if _same(theirs, base):
         return ours
-    before, here, there = ({msgpack_encode(tool) for tool in side} for side in (base, ours, theirs))
-    taken_out = before - here
-    kept = [tool for tool in theirs if msgpack_encode(tool) not in taken_out]
-    return kept + [tool for tool in ours if msgpack_encode(tool) not in before | there]
+    # a name that stands twice is one tool
+    before, here, there = ({msgpack_encode(tool): tool for tool in side} for side in (base, ours, theirs))
+    kept = [tool for key, tool in there.items() if key in here or key not in before]
+    return kept + [tool for key, tool in here.items() if key not in before and key not in there]
 
 
 def _plan(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
