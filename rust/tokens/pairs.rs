@@ -130,7 +130,7 @@ fn put(slots: &mut [u64], bucket: &[(Id, Id)]) -> Option<u16> {
 
 #[inline]
 fn hash(right: Id) -> u64 {
-    u64::from(right + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (u64::from(right) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// One of 2^`log` buckets.

@@ -54,17 +54,22 @@ impl<'a, S: Split> Stretch<'a, S> {
         if n <= SHORT || !self.bpe.pieces().vocabulary.backtracks() {
             return self.walk_back(0, n);
         }
-        // What is white, counting the character of the last piece that may be.
+        // What is white, and the first character that is not.
         let white = self.text.find(|c: char| !c.is_whitespace()).unwrap_or(n);
+        let width = |at: usize| self.text[at..].chars().next().map_or(0, char::len_utf8);
+        let (inked, first) = (white + width(white), width(0));
         if white < n {
             let (start, before) = self.last_piece();
             if before < self.limit
-                && let Some(found) = self.search(start, before, white + 1, n)
+                && let Some(found) = self.search(start, before, inked, n)
             {
                 return found;
             }
         }
-        self.search(0, 0, 1, (white + 1).min(n)).unwrap_or(0)
+        if white == 0 {
+            return 0;
+        }
+        self.search(0, 0, first, (white + 1).min(n)).unwrap_or(0)
     }
 
     /// Where the last piece starts, and the tokens before it.
@@ -78,8 +83,8 @@ impl<'a, S: Split> Stretch<'a, S> {
         (start, before)
     }
 
-    /// The longest prefix within the limit that ends in `low..high`; `start` is where the one piece starts that these
-    /// prefixes end in if they are not cut, `before` the tokens before it.
+    /// The longest prefix within the limit that ends in `low..high`, of which `low` is a character boundary; `start` is
+    /// where the one piece starts that these prefixes end in if they are not cut, `before` the tokens before it.
     fn search(&mut self, start: usize, before: u64, low: usize, high: usize) -> Option<usize> {
         let run = self.run(start);
         // Where the last token would end that is within the limit if no prefix were cut.

@@ -1,5 +1,6 @@
 //! What needs no tiktoken to be known.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 use super::backtrack::Backtrack;
 use super::ends::Ends;
 use super::split::{Cl100k, O200k, Split};
-use super::vocab::Vocabulary;
+use super::vocab::{MAX_TOKENS, NONE, Vocabulary};
 use super::{encoding, merge};
 
 fn count(name: &str, text: &str) -> u64 {
@@ -97,6 +98,49 @@ fn every_way_to_merge_gives_the_same_tokens() {
                 assert_eq!(parts.len(), expected.len() as u64);
             }
         }
+    }
+}
+
+/// Oracle: the longest prefix within the limit, trying all.
+fn cut_by_trying(counter: &dyn super::Counter, text: &str, limit: u64) -> usize {
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let within = ends.filter(|&end| counter.count(&text[..end]).expect("embedded encodings count") <= limit);
+    within.max().unwrap_or(0)
+}
+
+#[test]
+fn a_long_piece_is_cut_at_a_character() {
+    for name in super::NAMES {
+        let counter = encoding(name).expect("embedded");
+        for start in ["", " ", "   ", "\u{3000}", "\u{3000} \u{3000}", "'lL", "ʰ", "a\n \n", "é"] {
+            for repeated in ["👨\u{200d}👩\u{200d}👧", "中文", "e\u{301}", "é", "\u{3000}", "¿", "xé"] {
+                let text = start.to_owned() + &repeated.repeat(1 + 300 / repeated.len());
+                for limit in [0, 1, 2, 3, 4, 5, 7, 20] {
+                    let cut = counter.cut(&text, limit).expect("embedded encodings cut");
+                    assert_eq!(cut, cut_by_trying(&*counter, &text, limit), "{name} {text:?} at {limit}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_are_those_that_were_put_in() {
+    for vocabulary in super::encodings::tests::vocabularies() {
+        let n = u32::try_from(vocabulary.len()).expect("ids are 32 bits");
+        let halves: HashMap<[u32; 2], u32> =
+            (0..n).map(|id| (vocabulary.halves(id), id)).filter(|(half, _)| half[0] != NONE).collect();
+        for (half, id) in &halves {
+            assert_eq!(vocabulary.merged(half[0], half[1]), *id);
+        }
+        let lefts: Vec<u32> = halves.keys().map(|half| half[0]).collect();
+        for (at, left) in (1..).zip(lefts) {
+            let right = (left ^ 0x2_5a5a).wrapping_mul(at) % n;
+            let expected = halves.get(&[left, right]).copied().unwrap_or(NONE);
+            assert_eq!(vocabulary.merged(left, right), expected, "{left} {right}");
+        }
+        assert_eq!(vocabulary.merged(NONE, 0), NONE);
+        assert_eq!(vocabulary.merged(0, u32::try_from(MAX_TOKENS).expect("21 bits") - 1), NONE);
     }
 }
 
