@@ -19,8 +19,8 @@ _ROLES = ("user", "assistant")
 _UNKEPT: Final = re.compile("[\ud800-\udfff\0]")
 # Chosen by evidence recall on recorded conversations (OPTIMIZATIONS.md): the share of nearness beside words, and how many of
 # the nearest have any.
-_NEAR: Final = 0.5
-_STANDING_OUT: Final = 16
+_NEAR: Final = 0.35
+_STANDING_OUT: Final = 32
 
 
 class Found(TypedDict):
@@ -177,12 +177,12 @@ class MessageMemory:
 
 
 def _nearness(hits: Sequence[Hit]) -> dict[int, float]:
-    """How far each hit stands out, from 0 for the last that counts to 1 for the first."""
+    """How far each hit stands out, squared: from 0 for the last that counts to 1 for the first."""
     hits = hits[:_STANDING_OUT]
     if not hits:
         return {}
     least, spread = hits[-1].score, hits[0].score - hits[-1].score
-    return {int(hit.id): (hit.score - least) / spread if spread > 0 else 1.0 for hit in hits}
+    return {int(hit.id): ((hit.score - least) / spread) ** 2 if spread > 0 else 1.0 for hit in hits}
 
 
 def _text(content: object) -> str:
