@@ -1,9 +1,10 @@
 """Evidence recall through memory: every message stored, some found again for a question, and packed into a budget.
 
     python -m benches.bench_memory [--budgets 2000,4000,8000,16000] [--models none,static,minilm] [--k 300] [--around 6]
+        [--every 1]
 
 Each recorded conversation is stored with `MessageMemory`; for each question `recall` finds `k` messages and those around
-them, and `pack_messages` chooses what fits. Recall is the share of the messages that hold the answer which are in the window
+them, and `pack_messages` chooses what fits. `--every 3` asks each third question only. Recall is the share of the messages that hold the answer which are in the window
 in full; tokens are counted as in `bench_recall`. Models come in wheels (`benches.embeddings`).
 """
 
@@ -78,11 +79,13 @@ async def through_memory(
 
 
 def measured(
-    models: Sequence[str], budgets: Sequence[int], *, k: int, around: int, folder: Path = DATA
+    models: Sequence[str], budgets: Sequence[int], *, k: int, around: int, every: int = 1, folder: Path = DATA
 ) -> Iterator[tuple[str, str, list[list[float]]]]:
     """Set, model and recall at each budget."""
     for name, file in SETS.items():
         conversations = load(folder / file)
+        for conversation in conversations:
+            conversation.questions = conversation.questions[::every]
         for model in models:
             embedder = embedder_of(model, name, conversations)
             yield name, model, asyncio.run(through_memory(conversations, budgets, embedder, k=k, around=around))
@@ -95,11 +98,13 @@ def main() -> None:
     parser.add_argument("--models", default="none,static,minilm")
     parser.add_argument("--k", type=int, default=300)
     parser.add_argument("--around", type=int, default=6)
+    parser.add_argument("--every", type=int, default=1)
     options = parser.parse_args()
     budgets = [int(budget) for budget in options.budgets.split(",")]
     print(f"{'':34} " + "  ".join(f"{budget:>18}" for budget in budgets))
     started = time.perf_counter()
-    for name, model, rows in measured(options.models.split(","), budgets, k=options.k, around=options.around):
+    recalled = measured(options.models.split(","), budgets, k=options.k, around=options.around, every=options.every)
+    for name, model, rows in recalled:
         for line in report(name, MODELS[model], rows):
             print(f"{line}  {time.perf_counter() - started:.1f} s", flush=True)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from holdall._native import LexicalIndex
 from holdall.errors import ArgumentError
 from holdall.semantic.base import Document, Hit, SemanticMemory, Value, Vector
 
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
 
 _ROLES = ("user", "assistant")
 _UNKEPT: Final = re.compile("[\ud800-\udfff\0]")
-# Chosen by evidence recall on recorded conversations (OPTIMIZATIONS.md): the share of nearness beside words, and how many of
-# the nearest have any.
-_NEAR: Final = 0.35
+# Chosen by evidence recall on recorded conversations (OPTIMIZATIONS.md): how many of the nearest stand out at all.
 _STANDING_OUT: Final = 32
 
 
@@ -69,8 +66,7 @@ class Recalled:
     ) -> PackResult[Any]:
         """Pack these messages and the window's as one conversation, behind the window's leading system messages.
 
-        What words say and what vectors say is added, not fused by rank: ranks would make the twentieth message nearly as
-        relevant as the first, and cost a sixth of the evidence at 2,000 tokens.
+        The packer scores words itself, and adds how near the vectors are.
 
         Args:
             packer: Whose budget it is.
@@ -93,16 +89,9 @@ class Recalled:
         messages = [*leading, *old, *rest]
         if self.nearness is None:
             return packer.pack_messages(messages, query=self.query, **options)
-        index = LexicalIndex()
-        index.add_many([_named(message) for message in messages])
-        words = index.scores(self.query)
-        most = max(words, default=0.0) or 1.0
         at = [-1] * n_leading + places + [-1 if start is None else start + n for n in range(len(rest))]
-        relevance = [
-            score / most + _NEAR * self.nearness.get(place, 0.0) for score, place in zip(words, at, strict=True)
-        ]
-        # an empty query: the packer would fuse its own scores, of the same words, by rank
-        return packer.pack_messages(messages, query="", relevance=relevance, **options)
+        relevance = [self.nearness.get(place, 0.0) for place in at]
+        return packer.pack_messages(messages, query=self.query, relevance=relevance, **options)
 
 
 class MessageMemory:
@@ -201,13 +190,6 @@ def _is_block(block: object) -> bool:
 def _kept(text: str) -> str:
     """Text as every backend can keep it: it is there to be found and read, the session holds the message itself."""
     return _UNKEPT.sub("\ufffd", text)
-
-
-def _named(message: Mapping[str, Any]) -> str:
-    """The text that is searched: the speaker's name, then what was said."""
-    name = message.get("name")
-    text = _text(message.get("content"))
-    return f"{name}: {text}" if isinstance(name, str) and name else text
 
 
 def _message(found: Document | Hit) -> dict[str, Any]:
