@@ -206,6 +206,10 @@ class View:
 
 
 def _migrate(db: sqlite3.Connection) -> None:
+    # first: other files count their versions too
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and not {"documents", "gone"} <= tables:
+        raise ArgumentError("this SQLite file holds something else: give a memory a file of its own, not the sessions'")
     found = int(db.execute("PRAGMA user_version").fetchone()[0])
     if found > _VERSION:
         raise NewerStateError(
@@ -213,9 +217,6 @@ def _migrate(db: sqlite3.Connection) -> None:
             found=found,
             supported=_VERSION,
         )
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables and not {"documents", "gone"} <= tables:
-        raise ArgumentError("this SQLite file holds something else: give a memory a file of its own, not the sessions'")
     if found == _VERSION:
         return
     db.execute("BEGIN IMMEDIATE")
