@@ -34,6 +34,8 @@ FILES = ("claude_code.jsonl", "pi_coding_agent.jsonl")
 SHORTEST = 300
 BUDGETS = (32_000, 64_000)
 RECALL_BUDGETS = (4_000, 8_000)
+STEP = 5
+SETTLED = 2
 
 Message = dict[str, Any]
 
@@ -166,38 +168,38 @@ def replay(messages: list[Message], send: Send, sizes: Sizes) -> Sent:
 def evidence(
     conversations: list[bench_recall.Conversation], budget: int, **settings: Any
 ) -> tuple[list[float], list[float]]:
-    """Share of each question's evidence in the window when it is asked after the whole talk: stable's, the sliding window's.
+    """Share of the evidence said so far that is in the window, one figure a talk: stable's, the sliding window's.
 
-    Both have seen every message come in, one request each; the question is the last. A message shortened counts as lost.
+    Every message comes in as one request. A window just cut holds half of its budget and one before a cut all of it, so the
+    share is the mean over every STEP-th request from where the talk is SETTLED windows long: as if all questions that can be
+    answered by then were asked at each of them, unforeseen. A message shortened counts as lost. Before that a sliding window
+    holds more, since stable has let half of its budget go where the other has lost a few messages.
     """
     tok = Tokenizer("cl100k_base")
     ours, peer = [], []
     for talk in conversations:
         history = [{key: one[key] for key in ("role", "name", "content") if key in one} for one in talk.messages]
-        packers: dict[int, ContextWindowPacker] = {}
-
-        def packer(size: int, packers: dict[int, ContextWindowPacker] = packers) -> ContextWindowPacker:
-            if size not in packers:
-                packers[size] = ContextWindowPacker(
-                    size, tok, strategy="stable", overhead=bench_recall.FRAMING, **settings
-                )
-            return packers[size]
-
-        memo = None
+        packer = ContextWindowPacker(budget, tok, strategy="stable", overhead=bench_recall.FRAMING, **settings)
+        shares: list[tuple[float, float]] = []
+        memo, said, first, room = None, 0, 0, budget
         for end in range(1, len(history) + 1):
+            said += talk.tokens[end - 1]
+            room -= talk.tokens[end - 1]
+            while room < 0:
+                room += talk.tokens[first]
+                first += 1
             with suppress(RequiredOverflowError):  # two messages of a talk may be larger than a small window
-                memo = packer(budget).pack_messages(history[:end], previous=memo).memo
-        for query, wanted in talk.questions:
-            question = {"role": "user", "content": query}
-            size = budget + count_messages([question], tokenizer=tok, overhead=bench_recall.FRAMING)
-            result = packer(size).pack_messages([*history, question], previous=memo)
-            kept = {one.index for one in result.kept if one.source == "message" and one.rendition == "full"}
-            ours.append(len(wanted & kept) / len(wanted))
-            left, first = budget, len(history)
-            while first and talk.tokens[first - 1] <= left:
-                first -= 1
-                left -= talk.tokens[first]
-            peer.append(sum(n >= first for n in wanted) / len(wanted))
+                result = packer.pack_messages(history[:end], previous=memo)
+                memo = result.memo
+                asked = [wanted for _, wanted in talk.questions if max(wanted) < end]
+                if end % STEP == 0 and said > SETTLED * budget and asked:
+                    kept = {one.index for one in result.kept if one.rendition == "full"}
+                    by_us = fmean(len(wanted & kept) / len(wanted) for wanted in asked)
+                    by_age = fmean(sum(n >= first for n in wanted) / len(wanted) for wanted in asked)
+                    shares.append((by_us, by_age))
+        if shares:
+            ours.append(fmean(share for share, _ in shares))
+            peer.append(fmean(share for _, share in shares))
     return ours, peer
 
 

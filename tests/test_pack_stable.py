@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -97,6 +98,40 @@ def test_long_sessions_keep_their_beginning(budget: int, recorded: Path, full: b
             report(
                 f"{name}: {session.n_requests} requests, {len(session.cuts)} cuts, {session.rate():.2f} per half window"
             )
+
+
+def holding(talk: dict[str, Any], budget: int) -> Iterator[tuple[float, float]]:
+    """Share of the evidence said so far that is in the window, now and then: stable's, a sliding window's."""
+    at = {message["id"]: n for n, message in enumerate(talk["messages"])}
+    messages = [{"role": one["role"], "content": one["content"]} for one in talk["messages"]]
+    questions = [{at[name] for name in question["evidence_ids"]} for question in talk["questions"]]
+    sizes = [size(message) - 3 for message in messages]
+    session = Session(budget)
+    first, room = 0, budget - 3
+    for end in range(1, len(messages) + 1):
+        session.send(messages[:end], is_checked=False)
+        room -= sizes[end - 1]
+        while room < 0:
+            room += sizes[first]
+            first += 1
+        asked = [wanted for wanted in questions if wanted and max(wanted) < end]
+        if sum(sizes[:end]) > 2 * budget and end % 5 == 0 and asked:
+            kept = {n for n, tokens in session.shown.items() if tokens == sizes[n]}
+            ours = fmean(len(wanted & kept) / len(wanted) for wanted in asked)
+            yield ours, fmean(sum(n >= first for n in wanted) / len(wanted) for wanted in asked)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("budget", [4_000, 8_000])
+def test_cuts_keep_much_of_the_evidence_that_a_sliding_window_holds(
+    budget: int, recorded: Path, full: bool, report: Any
+) -> None:
+    """A window is three quarters full on average, and holds more than that share: what says much for its tokens stays."""
+    lines = (recorded / "recall" / "locomo10_NC.jsonl").read_text(encoding="utf-8").splitlines()
+    pairs = [pair for line in (lines if full else lines[:3]) for pair in holding(json.loads(line), budget)]
+    ours, sliding = fmean(pair[0] for pair in pairs), fmean(pair[1] for pair in pairs)
+    report(f"LoCoMo at {budget}: {ours:.3f} of the evidence kept, {sliding:.3f} by a sliding window")
+    assert ours >= 0.8 * sliding
 
 
 round_of = st.one_of(
