@@ -42,8 +42,9 @@ class TieredStateManager(SessionStore):
 
     Args:
         warm: The tier that decides, such as `PostgresStore`; or a session store, whose serializer is used too.
-        hot: Copies, such as `RedisStore`, or `MemoryStore` for this process alone.
-        cold: The archive, such as `S3Store`.
+        hot: Copies, such as `RedisStore`, or `MemoryStore` for this process alone. Everything in it is replaced and deleted as
+            copies are: give it a namespace of its own.
+        cold: The archive, such as `S3Store`; likewise.
         serializer: How states become bytes.
         write: "through" or "behind"; behind needs a hot tier that all workers share and that evicts nothing.
         reads: "latest": never an older version than was acknowledged before the read; "bounded": up to `max_stale_s` old.
