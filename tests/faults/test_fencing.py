@@ -13,7 +13,6 @@ import pytest
 
 import holdall
 from holdall import LockedStateStore
-from tests.servers.aws import Aws
 from tests.servers.redis import Node
 
 from .herd import Herd
@@ -33,19 +32,6 @@ async def test_a_stopped_holder_writes_nothing(
 ) -> None:
     """SIGSTOP past its lease, in the middle of its writes; another takes over and writes; SIGCONT: the store refuses it."""
     await stop_holders(url, valkey_server.url, herd, session_id, report, rounds=200 if full else 6)
-
-
-@pytest.mark.dynamodb
-async def test_a_stopped_holder_of_a_dynamodb_lock_writes_nothing(
-    aws_server: Aws,
-    herd: Herd,
-    full: bool,
-    session_id: str,
-    report: Callable[[str], None],
-) -> None:
-    """The same, where the lock is taken over once it has stood still for as long as the lease."""
-    url = f"dynamodb://fencing?region=us-east-1&endpoint_url={aws_server.url}"
-    await stop_holders(url, url, herd, session_id, report, rounds=200 if full else 4)
 
 
 async def stop_holders(
