@@ -21,6 +21,7 @@ class Tiered(StoreConformance):
     short_s = 60.0
     long_s = 6000.0
     reads = "latest"
+    many = 150
 
     def setup_method(self) -> None:
         self.time = 1_700_000_000.0

@@ -145,7 +145,7 @@ def test_any_sequence_of_calls_and_moves(
     def make() -> Any:
         return machine(TiersBackend(write, reads, tmp_path / f"{next(files)}.db" if is_file else None))
 
-    examples = 200 if full else 12 if is_file else 40
+    examples = 200 if full else 6 if is_file else 25
     run_state_machine_as_test(
         make,
         settings=settings(
