@@ -13,6 +13,7 @@ import pytest
 
 import holdall
 from holdall import LockedStateStore
+from tests.servers.aws import Aws
 from tests.servers.redis import Node
 
 from .herd import Herd
@@ -34,8 +35,29 @@ async def test_a_stopped_holder_writes_nothing(
     await stop_holders(url, valkey_server.url, herd, session_id, report, rounds=200 if full else 6)
 
 
+@pytest.mark.dynamodb
+async def test_a_stopped_holder_of_a_dynamodb_lock_writes_nothing(
+    aws_server: Aws,
+    herd: Herd,
+    full: bool,
+    session_id: str,
+    report: Callable[[str], None],
+) -> None:
+    """The same, where the lock is taken over once it has stood still for as long as the lease."""
+    url = f"dynamodb://fencing?region=us-east-1&endpoint_url={aws_server.url}"
+    # a grant must come back within its lease, also from an emulator on a busy machine
+    await stop_holders(url, url, herd, session_id, report, rounds=200 if full else 4, ttl_s=4 * TTL_S)
+
+
 async def stop_holders(
-    url: str, lock_url: str, herd: Herd, session_id: str, report: Callable[[str], None], *, rounds: int
+    url: str,
+    lock_url: str,
+    herd: Herd,
+    session_id: str,
+    report: Callable[[str], None],
+    *,
+    rounds: int,
+    ttl_s: float = TTL_S,
 ) -> None:
     seed = random.randrange(2**32)
     rng = random.Random(seed)
@@ -54,7 +76,7 @@ async def stop_holders(
             lock_url=lock_url,
             session=session_id,
             rounds=rounds,
-            ttl_s=TTL_S,
+            ttl_s=ttl_s,
             pause_s=pause_s,
         )
         taken_over = told = 0

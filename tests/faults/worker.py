@@ -108,7 +108,8 @@ async def hold(url: str, lock_url: str, session: str, rounds: int, ttl_s: float,
     store = holdall.open(url)
     lock = lock_of(lock_url)
     locked = LockedStateStore(store, lock, ttl_s=ttl_s, wait_s=None)
-    for _ in range(rounds):
+    left = rounds
+    while left:
         said: list[object] = []
         writing: asyncio.Task[None] | None = None
         try:
@@ -119,8 +120,11 @@ async def hold(url: str, lock_url: str, session: str, rounds: int, ttl_s: float,
                 await asyncio.shield(writing)
         except LockLostError:
             said.append("LockLostError")
-        if writing is not None:
-            await writing
+        if writing is None:
+            # lost before it was told of: no round
+            continue
+        await writing
+        left -= 1
         say("S", *said)
     await lock.aclose()
     await store.aclose()
