@@ -100,13 +100,15 @@ pub fn pack_items(
     };
     let mut rows: Vec<Row> = items.iter().enumerate().map(|(n, item)| empty_row(n as u32, item)).collect();
     for (n, (unit, chosen)) in units.iter().zip(&plan.chosen).enumerate() {
-        let missed = if candidates.least_tokens(n) > budget { Reason::TooLarge } else { Reason::OverBudget };
         for member in members_of(unit, &members) {
             let (Some(item), Some(row)) = (items.get(*member as usize), rows.get_mut(*member as usize)) else {
                 continue;
             };
             match chosen {
-                None => row.fate = Fate::Dropped(missed),
+                None => {
+                    let is_too_large = candidates.least_tokens(n) > budget;
+                    row.fate = Fate::Dropped(if is_too_large { Reason::TooLarge } else { Reason::OverBudget });
+                }
                 Some(level) => {
                     let (label, tokens, _) = member_form(item, forms, *level);
                     row.fate = Fate::Kept(label);
