@@ -52,18 +52,30 @@ def recorded() -> Path:
     return data
 
 
-_FIGURES = pytest.StashKey[list[str]]()
+_FIGURES = "figures"
 
 
 @pytest.fixture
-def report(pytestconfig: pytest.Config) -> Callable[[str], None]:
+def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Print a line of figures at the end of the test run."""
-    return pytestconfig.stash.setdefault(_FIGURES, []).append
+    properties = request.node.user_properties  # what a worker process hands to the one that prints
+
+    def add(line: str) -> None:
+        properties.append((_FIGURES, line))
+
+    return add
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what the tests counted: packs, kills, acknowledged writes."""
-    figures = config.stash.get(_FIGURES, [])
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
+    figures = [
+        value
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == _FIGURES
+    ]
     if figures:
         terminalreporter.section(f"figures ({PROFILE} profile)")
         for line in figures:
