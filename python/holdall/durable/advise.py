@@ -179,7 +179,7 @@ def _store(w: Workload) -> Advice:
             'holdall.open("sqlite:///sessions.db")',
             f"one machine and {w.writes_per_s:g} checkpoints a second: no server is needed, and power may fail",
             f"one host and up to {SQLITE_WRITES_PER_S:g} checkpoints a second; above: postgres, or redis",
-            "1.2 KB checkpoints, each fsynced: 125 to 307 a second on the disk of the benches; 2.4x the raw floor",
+            "1.2 KB checkpoints, each fsynced: 125 to 307 a second on the disk of the benches; 2.3x the raw floor",
         )
     if w.survives == "power" or w.needs_sql:
         why = "people query states" if w.needs_sql else "an acknowledged write must survive a power cut"
@@ -189,7 +189,7 @@ def _store(w: Workload) -> Advice:
             'holdall.open("postgresql://...")',
             f"{why}; {_hosts(w)} with {w.writes_per_s:g} checkpoints a second",
             "survives=process and no SQL: redis; one light host: sqlite",
-            "checkpoint 1.1x the raw floor; 10 crashes of the server under load: 0 of 4,379 writes lost",
+            "checkpoint 1.4x the raw floor; 10 crashes of the server under load: 0 of 4,379 writes lost",
         )
     return Advice(
         "store",
@@ -197,7 +197,7 @@ def _store(w: Workload) -> Advice:
         'holdall.open("redis://...")',
         f"{_hosts(w)} with {w.writes_per_s:g} checkpoints a second, and no write has to survive a power cut",
         "survives=power, or SQL: postgres",
-        "checkpoint 1.6x the raw floor; server killed 10 times with everysec: 56 of 11,040 writes lost",
+        "checkpoint 1.9x the raw floor; server killed 10 times with everysec: 56 of 11,040 writes lost",
     )
 
 
@@ -252,7 +252,7 @@ def _checkpoints(w: Workload) -> Advice:
             "CheckpointManager(store, policy=PerStep())",
             f"doing a step again costs ${w.step_cost_usd:g}, more than any checkpoint",
             limit,
-            "a checkpoint is one round trip, 1.1 to 2.4x the raw floor, the same at step 1000 as at step 10",
+            "a checkpoint is one round trip, 1.1 to 2.3x the raw floor, the same at step 1000 as at step 10",
         )
     if w.has_phases:
         return Advice(
