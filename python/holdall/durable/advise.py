@@ -252,7 +252,7 @@ def _checkpoints(w: Workload) -> Advice:
             "CheckpointManager(store, policy=PerStep())",
             f"doing a step again costs ${w.step_cost_usd:g}, more than any checkpoint",
             limit,
-            "a checkpoint is one round trip, 1.1 to 2.3x the raw floor, the same at step 1000 as at step 10",
+            "a checkpoint is one round trip, 1.4 to 2.3x the raw floor, the same at step 1000 as at step 10",
         )
     if w.has_phases:
         return Advice(
