@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdall.errors import DecodeError
+from holdall.stores import keys
 from holdall.stores.base import Blob, Entry, Version
 
 if TYPE_CHECKING:
@@ -196,8 +197,7 @@ def _sum(parts: Iterable[bytes]) -> str:
 
 
 def _damaged(key: str, reason: str) -> DecodeError:
-    shown = key if len(key) <= 80 else f"{key[:80]}..."  # noqa: PLR2004 - one line of a terminal
-    return DecodeError(f"the copy of {shown!r} in another tier is damaged: {reason}", offset=0, reason=reason)
+    return DecodeError(f"the copy of {keys.shown(key)!r} in another tier is damaged: {reason}", offset=0, reason=reason)
 
 
 def gone(key: str) -> DecodeError:

@@ -19,7 +19,7 @@ from typing import Final
 from holdall.durable.sessions import NO_LOG, new_op_id
 from holdall.errors import ConflictError, StaleFenceError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Record, Store
-from holdall.stores.chain import BASE, Link, has_record, kept_key, link_of, link_tags
+from holdall.stores.chain import BASE, Link, kept_key, link_of, link_tags
 
 _ANNOUNCED: Final = "~cut/"
 # Of an editor that died. One that hangs longer, and then goes on at the version it read, is not seen by a fork.
@@ -113,5 +113,5 @@ async def _copy(store: Store, base: Record, taker: str, at: int) -> None:
 async def _drop_orphans(store: Store, key: str) -> None:
     """Remove copies whose thread is gone: deleted, or expired."""
     async for copy in store.find(**{KEPT_OF: key}):
-        if not await has_record(store, copy.removeprefix(kept_key(""))):
+        if await store.read(copy.removeprefix(kept_key("")), log_from=NO_LOG) is None:
             await store.delete(copy, op_id=new_op_id())

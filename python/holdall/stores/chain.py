@@ -10,6 +10,7 @@ A store that can follow a chain in one call says so by having `read_chain`; for 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
@@ -21,8 +22,6 @@ BASE_GENERATION: Final = "base_generation"
 # Which slots of a Redis server base and copy are in: a script there cannot work out a hash.
 _SLOTS: Final = "base_slots"
 _KEPT: Final = "~kept/"
-# Past the end of any log: a read from here returns the head alone.
-_NO_LOG: Final = 2**31 - 1
 
 
 class Link(NamedTuple):
@@ -81,12 +80,7 @@ def link_of(tags: Mapping[str, str]) -> Link | None:
 
 def taken(record: Record, at: int) -> Record:
     """Return the record with no more than its first `at` entries."""
-    return record if len(record.entries) <= at else _with(record, at)
-
-
-def _with(record: Record, at: int) -> Record:
-    entries = record.entries[:at]
-    return Record(record.key, record.version, record.head, entries, record.log_len, record.expires_at, record.tags)
+    return record if len(record.entries) <= at else replace(record, entries=record.entries[:at])
 
 
 async def read_chain(store: Store, key: str, *, limit: int) -> list[Record]:
@@ -111,8 +105,3 @@ async def walk_chain(store: Store, key: str, *, limit: int) -> list[Record]:
         after = base if copy is None else copy
         record = None if after is None else taken(after, link.at)
     return chain
-
-
-async def has_record(store: Store, key: str) -> bool:
-    """Whether there is such a record."""
-    return await store.read(key, log_from=_NO_LOG) is not None

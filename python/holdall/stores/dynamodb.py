@@ -182,12 +182,7 @@ class DynamoStore:
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
-        keys.check_key(key)
-        keys.check_count("limit", limit)
-        if before is not None:
-            keys.check_count("before", before)
-        if kind is not None:
-            keys.check_text("kind", kind, least=1, most=keys.MAX_NAME_BYTES)
+        keys.check_page(key, kind=kind, before=before, limit=limit)
 
         async def work(_sent: Sent) -> list[Entry]:
             await self._ready()
@@ -454,9 +449,8 @@ def _leading(wanted: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _torn(operation: str, key: str) -> StoreUnavailableError:
-    shown = key if len(key) <= 80 else f"{key[:80]}..."  # noqa: PLR2004 - one line of a terminal
     return StoreUnavailableError(
-        f"dynamodb {operation}: the log of {shown!r} lacks entries that its head names, or is cut all the time",
+        f"dynamodb {operation}: the log of {keys.shown(key)!r} lacks entries that its head names, or is cut all the time",
         backend=BACKEND,
         operation=operation,
         cause="log shorter than its head says",

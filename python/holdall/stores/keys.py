@@ -20,6 +20,7 @@ MAX_NAME_BYTES = 256
 MAX_TTL_S = 1e10  # 317 years: within the timestamps of every backend
 MAX_FENCE = 2**63 - 1
 OP_TOKEN_CHARS = 24
+_MOST_SHOWN = 80
 
 
 def check_text(what: str, text: object, *, least: int, most: int) -> str:
@@ -124,10 +125,24 @@ def check_expected(expected: object) -> Version | Absent | None:
     return check_version(expected)
 
 
+def check_page(key: object, *, kind: str | None, before: int | None, limit: int) -> None:
+    """Check what `read_log` is asked for."""
+    check_key(key)
+    check_count("limit", limit)
+    if before is not None:
+        check_count("before", before)
+    if kind is not None:
+        check_text("kind", kind, least=1, most=MAX_NAME_BYTES)
+
+
+def shown(key: str) -> str:
+    """Return as much of a key as fits a line of a terminal, for errors."""
+    return key if len(key) <= _MOST_SHOWN else f"{key[:_MOST_SHOWN]}..."
+
+
 def not_ours(backend: str, key: str, cause: Exception) -> DecodeError:
     """What lies under a key was not written by holdall, or was damaged since."""
-    shown = key if len(key) <= 80 else f"{key[:80]}..."  # noqa: PLR2004 - one line of a terminal
-    return DecodeError(f"{backend}: what lies under {shown!r} is no record: {cause}", offset=0, reason=str(cause))
+    return DecodeError(f"{backend}: what lies under {shown(key)!r} is no record: {cause}", offset=0, reason=str(cause))
 
 
 def op_token(operation: str, op_id: str | None) -> str | None:

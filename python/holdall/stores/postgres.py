@@ -220,12 +220,7 @@ class PostgresStore:
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
-        keys.check_key(key)
-        keys.check_count("limit", limit)
-        if before is not None:
-            keys.check_count("before", before)
-        if kind is not None:
-            keys.check_text("kind", kind, least=1, most=keys.MAX_NAME_BYTES)
+        keys.check_page(key, kind=kind, before=before, limit=limit)
         rows = await self._link.call("read_log", self._sql[_READ_LOG], key, before, kind, limit, is_repeatable=True)
         return [Entry(row["kind"], row["data"], row["seq"]) for row in rows]
 

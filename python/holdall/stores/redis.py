@@ -162,12 +162,9 @@ class RedisStore:
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
-        keys.check_key(key)
-        keys.check_count("limit", limit)
+        keys.check_page(key, kind=kind, before=before, limit=limit)
         if before is not None:
-            before = min(keys.check_count("before", before), _MOST_INDEX)
-        if kind is not None:
-            keys.check_text("kind", kind, least=1, most=keys.MAX_NAME_BYTES)
+            before = min(before, _MOST_INDEX)
         slot = self._index.slot_keys(key)[:2]
         found: list[Entry] = []
         generation, at = b"", before

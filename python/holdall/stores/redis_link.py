@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError
-from holdall.stores import lost
+from holdall.stores import keys, lost
 from holdall.stores.lua import Script, script
 
 try:
@@ -274,9 +274,8 @@ def _check_client(client: Any) -> int:
 
 def damaged(operation: str, key: str) -> StoreUnavailableError:
     """The log of a record is shorter than its head says."""
-    shown = key if len(key) <= 80 else f"{key[:80]}..."  # noqa: PLR2004 - one line of a terminal
     return StoreUnavailableError(
-        f"redis {operation}: the log of {shown!r} lacks entries, as after an eviction: set maxmemory-policy to noeviction",
+        f"redis {operation}: the log of {keys.shown(key)!r} lacks entries, as after an eviction: set maxmemory-policy to noeviction",
         backend=BACKEND,
         operation=operation,
         cause="log shorter than its head says",

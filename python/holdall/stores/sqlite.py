@@ -196,25 +196,8 @@ class SqliteStore:
         keys.check_count("limit", limit)
 
         def work(db: sqlite3.Connection) -> list[Record]:
-            chain = []
-            for ends, at, head_format, head, *row in db.execute(_CHAIN, (key, limit, self._now())).fetchall():
-                record_id, meta = _meta(at, row)
-                entries = db.execute(
-                    "SELECT kind, data, pos - ?1 FROM log WHERE pos >= ?1 AND pos < ?2 ORDER BY pos",
-                    (_pos(record_id, 0), _pos(record_id, min(ends, meta.log_len))),
-                )
-                chain.append(
-                    Record(
-                        at,
-                        Version(meta.generation, meta.number),
-                        Blob(head_format, head),
-                        [Entry(*entry) for entry in entries],
-                        meta.log_len,
-                        meta.expires_at,
-                        meta.tags,
-                    )
-                )
-            return chain
+            rows = db.execute(_CHAIN, (key, limit, self._now())).fetchall()
+            return [_record(db, at, row, end=ends) for ends, at, *row in rows]
 
         return await self._run("read_chain", work, writes=False)
 
@@ -323,10 +306,23 @@ def _read(db: sqlite3.Connection, key: str, now: float, log_start: Callable[[rul
     row = db.execute(f"SELECT head_format, head, {_META} FROM records WHERE key = ? AND {_LIVE}", (key, now)).fetchone()
     if row is None:
         return None
+    return _record(db, key, row, start=log_start)
+
+
+def _record(
+    db: sqlite3.Connection,
+    key: str,
+    row: Sequence[Any],
+    *,
+    start: Callable[[rules.Meta], int] = lambda _: 0,
+    end: int | None = None,
+) -> Record:
+    """Return the record of a row (format and bytes of the head, then `_META`), with this part of its log."""
     record_id, meta = _meta(key, row[2:])
+    last = meta.log_len if end is None else min(end, meta.log_len)
     entries = db.execute(
         "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
-        (_pos(record_id, 0), _pos(record_id, min(log_start(meta), meta.log_len)), _pos(record_id, meta.log_len)),
+        (_pos(record_id, 0), _pos(record_id, min(start(meta), last)), _pos(record_id, last)),
     )
     return Record(
         key,
