@@ -13,7 +13,7 @@ from holdall.errors import ArgumentError, StoreUnavailableError
 from holdall.stores import dynamodb_items as items
 from holdall.stores import keys, rules
 from holdall.stores.aws_link import AwsLink, ClientError, code_of, failure_of
-from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.base import Blob, Durability, Entry, Record, Version
 from holdall.stores.dynamodb_items import Item, Rest
 from holdall.stores.dynamodb_pieces import CONDITION_FAILED, DynamoPieces, Request, Torn
 from holdall.stores.dynamodb_plan import Plan, with_head
@@ -21,6 +21,7 @@ from holdall.stores.dynamodb_sweep import free
 from holdall.stores.dynamodb_table import create_table, missing
 from holdall.stores.packed import pack, unpack
 from holdall.stores.swap import Held, Overtaken, Sent, Swaps
+from holdall.stores.swap_store import Replace, SwapStore
 
 __all__ = ["DynamoStore"]
 
@@ -47,7 +48,7 @@ _DECIDING: Final = (
 _NEW: Final = Rest("", "", "", 0, "", 0)
 
 
-class DynamoStore:
+class DynamoStore(SwapStore[Rest]):
     """Records in one DynamoDB table with the keys `pk` and `sk`, and the time to live attribute `ttl`.
 
     A write puts its entries as one item (in parts above 400 KB) and then the head, on the condition that nobody changed it: two
@@ -140,46 +141,6 @@ class DynamoStore:
 
         return await self._swaps.call("read", work, is_repeatable=True)
 
-    async def write(
-        self,
-        key: str,
-        head: Blob,
-        *,
-        expected: Version | Absent | None,
-        append: Sequence[Entry] = (),
-        keep: int | None = None,
-        ttl_s: float | None,
-        tags: Mapping[str, str] | None = None,
-        fence: int | None = None,
-        op_id: str | None = None,
-    ) -> Version:
-        """Replace the head, cut and append the log, set expiry and tags, all or nothing."""
-        write = rules.check_write(
-            key,
-            head,
-            expected=expected,
-            append=append,
-            keep=keep,
-            ttl_s=ttl_s,
-            tags=tags,
-            fence=fence,
-            op_id=self._op_id(op_id),
-        )
-        generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
-
-        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
-            return await self._replace(key, held, meta, sent, head=write.head, append=write.append)
-
-        return await self._swaps.change(
-            "write",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_write(meta, write, now, generation),
-            replace=replace,
-            is_repeatable=write.op is not None,
-            is_new=isinstance(expected, Absent),
-        )
-
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
         keys.check_page(key, kind=kind, before=before, limit=limit)
@@ -210,45 +171,6 @@ class DynamoStore:
             raise _torn("read_log", key)
 
         return await self._swaps.call("read_log", work, is_repeatable=True)
-
-    async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
-        """Set the expiry without a new version; False where there is no such record."""
-        keys.check_key(key)
-        ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", self._op_id(op_id))
-
-        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
-            return await self._replace(key, held, meta, sent, head=None, append=())
-
-        return await self._swaps.change(
-            "touch",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_touch(meta, ttl_s, op, now),
-            replace=replace,
-            is_repeatable=op is not None,
-        )
-
-    async def delete(
-        self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
-    ) -> bool:
-        """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
-        keys.check_key(key)
-        expected = None if expected is None else keys.check_version(expected)
-        fence, op = keys.check_fence(fence), keys.op_token("delete", self._op_id(op_id))
-
-        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
-            return await self._replace(key, held, meta, sent, head=Blob("", b""), append=())
-
-        return await self._swaps.change(
-            "delete",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_delete(
-                meta, key, expected=expected, fence=fence, op=op, now=now, retention_s=self._retention_s
-            ),
-            replace=replace,
-            is_repeatable=op is not None,
-        )
 
     async def find(self, /, **tags: str) -> AsyncIterator[str]:
         """Yield the keys of live records that carry all these tags, a page per call."""
@@ -303,6 +225,15 @@ class DynamoStore:
         """Close the client; one that was given stays open."""
         await self._swaps.end()
         await self._link.close()
+
+    def _writing(self, key: str, write: rules.Write) -> Replace[Rest]:
+        return lambda held, meta, sent: self._replace(key, held, meta, sent, head=write.head, append=write.append)
+
+    def _touching(self, key: str) -> Replace[Rest]:
+        return lambda held, meta, sent: self._replace(key, held, meta, sent, head=None, append=())
+
+    def _deleting(self, key: str) -> Replace[Rest]:
+        return lambda held, meta, sent: self._replace(key, held, meta, sent, head=Blob("", b""), append=())
 
     def _op_id(self, op_id: str | None) -> str | None:
         return secrets.token_hex(12) if op_id is None and self._link.has_driver_retries else op_id

@@ -12,7 +12,7 @@ from pymongo import errors
 
 from holdall.errors import ArgumentError, EncodeError, StoreUnavailableError
 from holdall.stores import keys, rules
-from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.base import Durability, Entry, Record, Version
 from holdall.stores.mongodb_link import (
     BACKEND,
     MongoLink,
@@ -25,6 +25,7 @@ from holdall.stores.mongodb_link import (
     unix_of,
 )
 from holdall.stores.swap import Held, Overtaken, Sent, Swaps
+from holdall.stores.swap_store import Replace, SwapStore
 
 __all__ = ["MongoStore"]
 
@@ -45,7 +46,7 @@ class _Rest(NamedTuple):
     epoch: int
 
 
-class MongoStore:
+class MongoStore(SwapStore[_Rest]):
     """Records in MongoDB, on a replica set (one node is enough): appends need transactions.
 
     A head of format "json" is stored as a value, so that people can query `agent_sessions`; the log lies in
@@ -115,46 +116,6 @@ class MongoStore:
 
         return await self._swaps.call("read", work, is_repeatable=True)
 
-    async def write(
-        self,
-        key: str,
-        head: Blob,
-        *,
-        expected: Version | Absent | None,
-        append: Sequence[Entry] = (),
-        keep: int | None = None,
-        ttl_s: float | None,
-        tags: Mapping[str, str] | None = None,
-        fence: int | None = None,
-        op_id: str | None = None,
-    ) -> Version:
-        """Replace the head, cut and append the log, set expiry and tags, all or nothing."""
-        write = rules.check_write(
-            key, head, expected=expected, append=append, keep=keep, ttl_s=ttl_s, tags=tags, fence=fence, op_id=op_id
-        )
-        generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
-        fields = head_fields(write.head)
-
-        async def replace(held: Held[_Rest], meta: rules.Meta, sent: Sent) -> _Rest:
-            return await self._replace(key, held, meta, sent, head=fields, append=write.append)
-
-        try:
-            return await self._swaps.change(
-                "write",
-                key,
-                fetch=lambda: self._fetch(key),
-                decide=lambda meta, now: rules.after_write(meta, write, now, generation),
-                replace=replace,
-                is_repeatable=write.op is not None,
-                is_new=isinstance(expected, Absent),
-            )
-        except errors.DocumentTooLarge as error:
-            raise EncodeError(
-                f"mongodb write: a head or an entry is larger than a document of 16 MB: {error}",
-                path="$",
-                reason=str(error),
-            ) from error
-
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
         keys.check_page(key, kind=kind, before=before, limit=limit)
@@ -178,52 +139,6 @@ class MongoStore:
             raise _torn("read_log", key)
 
         return await self._swaps.call("read_log", work, is_repeatable=True)
-
-    async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
-        """Set the expiry without a new version; False where there is no such record."""
-        keys.check_key(key)
-        ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", op_id)
-
-        async def replace(held: Held[_Rest], meta: rules.Meta, sent: Sent) -> _Rest:
-            rest = _known(held)
-            rev = secrets.token_hex(8)
-            change = {"$set": {"rev": rev, "ops": meta.ops, "expires_at": date_of(meta.expires_at)}}
-            with sent:
-                result = await self._link.records.update_one({"_id": key, "rev": rest.rev}, change)
-                if not result.matched_count:
-                    raise Overtaken
-            return rest._replace(rev=rev)
-
-        return await self._swaps.change(
-            "touch",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_touch(meta, ttl_s, op, now),
-            replace=replace,
-            is_repeatable=op is not None,
-        )
-
-    async def delete(
-        self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
-    ) -> bool:
-        """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
-        keys.check_key(key)
-        expected = None if expected is None else keys.check_version(expected)
-        fence, op = keys.check_fence(fence), keys.op_token("delete", op_id)
-
-        async def replace(held: Held[_Rest], meta: rules.Meta, sent: Sent) -> _Rest:
-            return await self._replace(key, held, meta, sent, head={}, append=())
-
-        return await self._swaps.change(
-            "delete",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_delete(
-                meta, key, expected=expected, fence=fence, op=op, now=now, retention_s=self._retention_s
-            ),
-            replace=replace,
-            is_repeatable=op is not None,
-        )
 
     async def find(self, /, **tags: str) -> AsyncIterator[str]:
         """Yield the keys of live records that carry all these tags, a page per call."""
@@ -250,6 +165,37 @@ class MongoStore:
         """Close the client; one that was given stays open."""
         await self._swaps.end()
         await self._link.close()
+
+    def _writing(self, key: str, write: rules.Write) -> Replace[_Rest]:
+        fields = head_fields(write.head)
+
+        async def replace(held: Held[_Rest], meta: rules.Meta, sent: Sent) -> _Rest:
+            try:
+                return await self._replace(key, held, meta, sent, head=fields, append=write.append)
+            except errors.DocumentTooLarge as error:
+                raise EncodeError(
+                    f"mongodb write: a head or an entry is larger than a document of 16 MB: {error}",
+                    path="$",
+                    reason=str(error),
+                ) from error
+
+        return replace
+
+    def _touching(self, key: str) -> Replace[_Rest]:
+        async def replace(held: Held[_Rest], meta: rules.Meta, sent: Sent) -> _Rest:
+            rest = _known(held)
+            rev = secrets.token_hex(8)
+            change = {"$set": {"rev": rev, "ops": meta.ops, "expires_at": date_of(meta.expires_at)}}
+            with sent:
+                result = await self._link.records.update_one({"_id": key, "rev": rest.rev}, change)
+                if not result.matched_count:
+                    raise Overtaken
+            return rest._replace(rev=rev)
+
+        return replace
+
+    def _deleting(self, key: str) -> Replace[_Rest]:
+        return lambda held, meta, sent: self._replace(key, held, meta, sent, head={}, append=())
 
     async def _document(self, key: str, fields: Mapping[str, int] | None = None) -> dict[str, Any] | None:
         await self._link.ready()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdall.errors import ArgumentError
 from holdall.stores import keys, rules
 from holdall.stores.aws_link import AwsLink, ClientError, code_of, failure_of, status_of
-from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.base import Blob, Durability, Entry, Record, Version
 from holdall.stores.packed import pack, size_of, unpack
 from holdall.stores.s3_object import (
     BACKEND,
@@ -28,6 +28,7 @@ from holdall.stores.s3_object import (
     tag_hash,
 )
 from holdall.stores.swap import Held, Overtaken, Sent, Swaps
+from holdall.stores.swap_store import Replace, SwapStore
 
 __all__ = ["S3Store"]
 
@@ -43,7 +44,7 @@ _LARGE_BYTES: Final = 2**20
 _PREFIX_BYTES: Final = 512
 
 
-class S3Store:
+class S3Store(SwapStore[Rest]):
     """Records in an S3 bucket, or one that keeps S3's conditional writes (If-None-Match, If-Match).
 
     Each write sends the whole record, so this is for records that are written seldom: archives, the coldest tier. Expiry goes
@@ -127,48 +128,6 @@ class S3Store:
             meta.tags,
         )
 
-    async def write(
-        self,
-        key: str,
-        head: Blob,
-        *,
-        expected: Version | Absent | None,
-        append: Sequence[Entry] = (),
-        keep: int | None = None,
-        ttl_s: float | None,
-        tags: Mapping[str, str] | None = None,
-        fence: int | None = None,
-        op_id: str | None = None,
-    ) -> Version:
-        """Replace the head, cut and append the log, set expiry and tags, all or nothing."""
-        write = rules.check_write(
-            key,
-            head,
-            expected=expected,
-            append=append,
-            keep=keep,
-            ttl_s=ttl_s,
-            tags=tags,
-            fence=fence,
-            op_id=_drawn(op_id),
-        )
-        generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
-        added = pack(write.append)
-
-        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
-            kept = meta.log_len - len(write.append)
-            return await self._replace(key, held, meta, sent, head=write.head, log=self._cut(key, held, kept) + added)
-
-        return await self._swaps.change(
-            "write",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_write(meta, write, now, generation),
-            replace=replace,
-            is_repeatable=True,
-            is_new=isinstance(expected, Absent),
-        )
-
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return up to `limit` entries of one kind with seq < `before`, newest first."""
         keys.check_page(key, kind=kind, before=before, limit=limit)
@@ -177,47 +136,6 @@ class S3Store:
             return []
         entries = self._entries(key, *live)[:before]
         return [entry for entry in reversed(entries) if kind in (None, entry.kind)][:limit]
-
-    async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
-        """Set the expiry without a new version; False where there is no such record."""
-        keys.check_key(key)
-        ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", _drawn(op_id))
-
-        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
-            if held.rest is None:
-                raise Overtaken
-            return await self._replace(key, held, meta, sent, head=held.rest.head, log=held.rest.log)
-
-        return await self._swaps.change(
-            "touch",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_touch(meta, ttl_s, op, now),
-            replace=replace,
-            is_repeatable=True,
-        )
-
-    async def delete(
-        self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
-    ) -> bool:
-        """Delete, leaving a tombstone with fence and op_ids; False where there was no such record."""
-        keys.check_key(key)
-        expected = None if expected is None else keys.check_version(expected)
-        fence, op = keys.check_fence(fence), keys.op_token("delete", _drawn(op_id))
-
-        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
-            return await self._replace(key, held, meta, sent, head=Blob("", b""), log=b"")
-
-        return await self._swaps.change(
-            "delete",
-            key,
-            fetch=lambda: self._fetch(key),
-            decide=lambda meta, now: rules.after_delete(
-                meta, key, expected=expected, fence=fence, op=op, now=now, retention_s=self._retention_s
-            ),
-            replace=replace,
-            is_repeatable=True,
-        )
 
     async def find(self, /, **tags: str) -> AsyncIterator[str]:
         """Yield the keys of live records that carry all these tags, up to 1000 per listing."""
@@ -259,6 +177,29 @@ class S3Store:
         """Close the client; one that was given stays open."""
         await self._swaps.end()
         await self._link.close()
+
+    def _writing(self, key: str, write: rules.Write) -> Replace[Rest]:
+        added = pack(write.append)
+
+        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
+            kept = meta.log_len - len(write.append)
+            return await self._replace(key, held, meta, sent, head=write.head, log=self._cut(key, held, kept) + added)
+
+        return replace
+
+    def _touching(self, key: str) -> Replace[Rest]:
+        async def replace(held: Held[Rest], meta: rules.Meta, sent: Sent) -> Rest:
+            if held.rest is None:
+                raise Overtaken
+            return await self._replace(key, held, meta, sent, head=held.rest.head, log=held.rest.log)
+
+        return replace
+
+    def _deleting(self, key: str) -> Replace[Rest]:
+        return lambda held, meta, sent: self._replace(key, held, meta, sent, head=Blob("", b""), log=b"")
+
+    def _op_id(self, op_id: str | None) -> str:
+        return secrets.token_hex(12) if op_id is None else op_id
 
     def _name(self, key: str) -> str:
         return f"{self._prefix}r/{hashed(key)}"
@@ -434,10 +375,6 @@ class S3Store:
                         if header is None or header.entry != word
                     ]
                 )
-
-
-def _drawn(op_id: str | None) -> str:
-    return secrets.token_hex(12) if op_id is None else op_id
 
 
 def _record_of(name: str, listing: str) -> str:
