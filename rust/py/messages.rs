@@ -67,6 +67,8 @@ impl Packer {
     /// Choose what of a conversation is in.
     pub(super) fn open(&self, py: Python<'_>, request: &Request<'_, '_>) -> PyResult<OpenWindow> {
         let settings = self.settings();
+        let summary = request.summary.map(text_of).transpose()?;
+        let query = request.query.map(text_of).transpose()?;
         let objects = nodes(request.messages)?;
         // Taken out while they are worked with: a callback may let another thread run, which must not wait for a lock.
         let mut held = self.lock().conversations.take(&objects);
@@ -78,13 +80,12 @@ impl Packer {
         let tools = request.tools.map(tools::read).transpose()?;
         let documents = request.documents.map(read_documents).transpose()?;
         let previous = request.previous.map(read_memo).transpose()?.flatten();
-        let is_alone =
-            tools.is_none() && documents.is_none() && request.summary.is_none() && request.relevance.is_none();
+        let is_alone = tools.is_none() && documents.is_none() && summary.is_none() && request.relevance.is_none();
         let asked = is_alone.then(|| Asked {
             settings: Arc::clone(&settings),
             budget: self.budget(),
             system: system.as_ref().map(|(_, entry)| Arc::clone(entry)),
-            query: request.query.clone(),
+            query: query.as_deref().map(str::to_owned),
             previous: previous.clone(),
             start_on_user: request.start_on_user,
         });
@@ -97,10 +98,10 @@ impl Packer {
                 keys: &held.keys,
                 system: system.as_ref().map(|(_, entry)| &**entry),
                 documents: documents.as_ref().map(|(documents, _)| documents.as_slice()).unwrap_or_default(),
-                summary: request.summary.as_deref(),
+                summary: summary.as_deref(),
                 tools: tools.as_ref().map(|given| &*given.set),
                 used_tools: &request.used_tools,
-                query: request.query.as_deref(),
+                query: query.as_deref(),
                 relevance: request.relevance.as_deref(),
                 start_on_user: request.start_on_user,
                 previous: previous.as_ref(),

@@ -11,7 +11,7 @@ use super::item::ContextItem;
 use super::late::{Open, Pending};
 use super::messages::{self, DEFAULT_CACHE_BYTES, Memory};
 use super::parallel::in_parallel;
-use super::request::Arguments;
+use super::request::Request;
 use super::result::{Inputs, PackResult, Packed};
 use super::score::Recency;
 use super::settings::{counter_of, named_strategy, read_templates, read_tokens, read_tuning, read_weights, share_of};
@@ -200,7 +200,7 @@ impl Packer {
         format: Option<String>,
         used_tools: Option<Vec<String>>,
     ) -> PyResult<PackResult> {
-        let given = Arguments {
+        let request = Request {
             messages,
             system,
             tools,
@@ -211,9 +211,9 @@ impl Packer {
             previous,
             start_on_user,
             format,
-            used_tools,
+            used_tools: used_tools.unwrap_or_default(),
         };
-        messages::pack(slf, &given.read()?)
+        messages::pack(slf, &request)
     }
 
     /// Fit a conversation into the budget, up to where a summary is awaited.
@@ -236,7 +236,7 @@ impl Packer {
         format: Option<String>,
         used_tools: Option<Vec<String>>,
     ) -> PyResult<Pending> {
-        let given = Arguments {
+        let request = Request {
             messages,
             system,
             tools,
@@ -247,9 +247,9 @@ impl Packer {
             previous,
             start_on_user,
             format,
-            used_tools,
+            used_tools: used_tools.unwrap_or_default(),
         };
-        messages::begin(slf, &given.read()?)
+        messages::begin(slf, &request)
     }
 
     /// Fit margin and overhead to billed token counts: (messages or counted tokens, billed) pairs.
