@@ -85,7 +85,8 @@ def test_tools_are_read_from(document: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("16k", 16_000), ("1.5k", 1_500), ("1m", 1_000_000), ("16_000", 16_000), ("0", 0)]
+    ("text", "size"),
+    [("16k", 16_000), ("1.5k", 1_500), ("1m", 1_000_000), ("16_000", 16_000), ("0", 0), ("9" * 20, 10**20 - 1)],
 )
 def test_tokens_are_read(text: str, size: int) -> None:
     assert tokens(text) == size

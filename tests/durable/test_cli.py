@@ -106,9 +106,18 @@ def test_a_bad_url_is_wrong_usage(action: list[str], capsys: pytest.CaptureFixtu
 
 def test_a_store_that_cannot_be_reached_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1 and one line, no traceback."""
-    code, _, err = run(capsys, "sessions", "ls", f"sqlite:///{tmp_path}/no/such/folder/s.db")
+    (tmp_path / "text.db").write_text("no database " * 100)
+    code, _, err = run(capsys, "sessions", "ls", f"sqlite:///{tmp_path}/text.db")
     assert code == 1
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("action", [["ls"], ["show", "s"], ["rm", "s"], ["export", "s"]])
+def test_looking_at_no_file_makes_none(action: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped file name is an error, and not a new store without sessions."""
+    code, _, err = run(capsys, "sessions", action[0], f"sqlite:///{tmp_path}/typo.db", *action[1:])
+    assert (code, f"there is no file {tmp_path}/typo.db" in err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_migrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,8 @@ def test_limit_and_names(tmp_path: Path) -> None:
         pytest.param(
             '{"messages": [], "questions": [{"question": "x", "evidence_ids": [[]]}]}', "no message", id="odd id"
         ),
-        pytest.param("[]\n[]", "holds no conversation|is not JSON|no `messages`", id="two empty lists"),
+        pytest.param("[]", "holds no conversation", id="an empty list"),
+        pytest.param("[]\n[]", "holds no conversation", id="two empty lists"),
         pytest.param(b"SQLite format 3\0nonsense", "cannot be read as SQLite", id="broken SQLite"),
     ],
 )

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,7 +125,8 @@ def tokens(text: str) -> int:
     match = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)\s*([kKmM]?)", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count of tokens; write 16000 or 16k")
-    size = float(match[1].replace("_", "")) * {"": 1, "k": 1_000, "m": 1_000_000}[match[2].lower()]
+    # A decimal number is exact where a float would round a long one.
+    size = Decimal(match[1].replace("_", "")) * {"": 1, "k": 1_000, "m": 1_000_000}[match[2].lower()]
     if size != int(size):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of tokens")
     return int(size)

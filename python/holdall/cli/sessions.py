@@ -71,11 +71,16 @@ def _runner(action: Any) -> Any:
 
 async def _with_store(action: Any, args: argparse.Namespace) -> int:
     from holdall.durable.open import open as open_store
+    from holdall.durable.open import sqlite_file
 
     try:
         store = open_store(args.url)
     except ImportError as error:
         raise UsageError(str(error)) from None
+    path = sqlite_file(args.url)
+    if path is not None and action is not import_lines and not path.exists():
+        # SQLite would make the file, and a mistyped name would look like a store without sessions.
+        raise UsageError(f"there is no file {path}")
     async with store:
         code: int = await action(store, args)
         return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -99,6 +100,16 @@ def open_sync(url: str, *, serializer: StateSerializer | None = None, **options:
     """
     refuse_in_loop()
     return SyncSessionStore(open(url, serializer=serializer, **options))
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file behind a SQLite URL, None for another backend's.
+
+    Raises:
+        ArgumentError: The URL cannot be read.
+    """
+    scheme, _, rest = url.partition(":")
+    return Path(_sqlite_path(url, rest)) if scheme.lower() == "sqlite" else None
 
 
 def _sqlite_path(url: str, rest: str) -> str:

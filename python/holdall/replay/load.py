@@ -61,10 +61,10 @@ def _read(path: Path) -> Iterator[Trace]:
     traces = _sqlite(path) if data.startswith(SQLITE_MAGIC) else _json(path, data)
     none = True
     for trace in traces:
-        none = False
+        none = none and not trace.messages
         yield trace
     if none:
-        raise ArgumentError(f"{path} holds no conversation")
+        raise ArgumentError(f"{path} holds no conversation: there is not one message to replay")
 
 
 def _json(path: Path, data: bytes) -> Iterator[Trace]:
