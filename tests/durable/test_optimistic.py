@@ -163,6 +163,8 @@ async def test_arguments_are_checked(store: SessionStore) -> None:
         await OptimisticStateStore(store).update(state.session_id, add, -1)
     with pytest.raises(ArgumentError, match="returned the state of"):
         await OptimisticStateStore(store).update(state.session_id, lambda _: new())
+    with pytest.raises(ArgumentError, match="value of type int"):
+        await OptimisticStateStore(store).update(state.session_id, lambda _: 5)
 
 
 class Counted(Contended):

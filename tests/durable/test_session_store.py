@@ -9,6 +9,7 @@ import pytest
 
 from holdall import (
     ArgumentError,
+    CheckpointManager,
     ConflictError,
     EncodeError,
     NotFoundError,
@@ -70,6 +71,12 @@ async def test_case_2_stale_writer_is_rejected(store: SessionStore) -> None:
     assert caught.value.actual.number == 3
     assert (b.version, len(b.messages)) == (1, 1)
     assert [m["content"] for m in (await store.load(state.session_id)).messages] == ["a1", "a2"]
+
+
+async def test_what_is_no_state_is_not_saved(store: SessionStore) -> None:
+    for call in (store.save, lambda state: CheckpointManager(store).save_checkpoint(state, step=1)):
+        with pytest.raises(ArgumentError, match="is a SessionState, not dict"):
+            await call({"session_id": "s"})
 
 
 async def test_create_conflicts_with_an_existing_session(store: SessionStore) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from holdall.durable.apart import ApartCheckpoints
 from holdall.durable.policies import CheckpointPolicy, PerStep, Progress
 from holdall.durable.run import RunReport, Step, StepRunner, is_transient
-from holdall.durable.snapshot import version_of
+from holdall.durable.snapshot import check_state, version_of
 from holdall.durable.ttl import CHECKPOINT_TTL_S
 from holdall.errors import ArgumentError, ConflictError, NotFoundError
 
@@ -75,6 +75,7 @@ class CheckpointManager:
         """
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise ArgumentError(f"a step is an int of at least 0, not {step!r}")
+        check_state(state)
         if self._apart is not None:
             version = await self._apart.save(state, step)
             state.current_step = step

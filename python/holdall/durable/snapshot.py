@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdall.durable.keys import check_id, session_key
 from holdall.durable.ttl import check_ttl
-from holdall.state.session import HEAD_FIELDS
+from holdall.errors import ArgumentError
+from holdall.state.session import HEAD_FIELDS, SessionState
 from holdall.state.thread import thread_link
 from holdall.state.values import thaw
 from holdall.stores.base import ABSENT, Absent, Blob, Entry, Version
@@ -15,7 +16,7 @@ from holdall.stores.chain import Link, link_tags
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdall.state import SessionState, StateSerializer
+    from holdall.state import StateSerializer
     from holdall.state.log import Item, Pending
 
 # The tag by which a session's threads are found.
@@ -27,6 +28,12 @@ _NO_GENERATION: Final = "-"
 def version_of(state: SessionState) -> Version | None:
     """Return the stored version that the state was loaded from or last saved as, None where it never was."""
     return Version(state.generation or _NO_GENERATION, state.version) if state.version else None
+
+
+def check_state(state: SessionState) -> None:
+    """Refuse to save what is no state."""
+    if not isinstance(state, SessionState):
+        raise ArgumentError(f"what is saved is a SessionState, not {type(state).__name__}")
 
 
 class Write(NamedTuple):
@@ -45,6 +52,7 @@ class Write(NamedTuple):
     @classmethod
     def of(cls, state: SessionState, serializer: StateSerializer) -> Write:
         """Encode the state as it is now; raise for anything that cannot be stored before anything is written."""
+        check_state(state)
         key, user_id = session_key(state.session_id), check_id(state.user_id, "user_id")
         ttl_s = check_ttl(state.ttl_seconds)
         now = serializer.snapshot(state)

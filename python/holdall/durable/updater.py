@@ -41,7 +41,11 @@ async def loaded(store: Sessions, session_id: str, create: Create | None) -> Ses
 
 
 def check_same(session_id: str, state: SessionState) -> None:
-    """Refuse a state of another session."""
+    """Refuse a state of another session, and what is no state."""
+    if not isinstance(state, SessionState):
+        raise ArgumentError(
+            f"the updater of {session_id!r} returned a value of type {type(state).__name__}; it changes the state in place, or returns a SessionState"
+        )
     if state.session_id != session_id:
         raise ArgumentError(f"the updater of {session_id!r} returned the state of {state.session_id!r}")
 

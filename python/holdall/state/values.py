@@ -373,8 +373,8 @@ def _why_not(kind: type) -> str:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     for base, advice in _ADVICE:
         if issubclass(kind, base):
-            return f"is a {name}, a subclass of {base.__name__} that would not come back as itself; {advice}"
-    return f"is a {name}, which cannot be stored; give plain values, such as a dict, a list or a str"
+            return f"is of type {name}, a subclass of {base.__name__} that would not come back as itself; {advice}"
+    return f"is of type {name}, which cannot be stored; give plain values, such as a dict, a list or a str"
 
 
 _ADVICE: Final[tuple[tuple[type, str], ...]] = (
