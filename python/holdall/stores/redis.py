@@ -49,7 +49,7 @@ class RedisStore:
             is AOF with `everysec`, with the loss that was said above, "memory" is neither.
         wait_replicas: A write returns once this many replicas have it, else it raises `OutcomeUnknownError`.
         retention_s: How long a tombstone keeps fence and op_ids after a delete.
-        max_connections: At most, per node.
+        max_connections: At most, per node; as many again for `find` where there is one server.
         timeout_s: For connecting and for each reply.
         connect: More arguments for the driver's connections, such as ssl_ca_certs.
     """

@@ -20,6 +20,8 @@ try:
 except ImportError as exc:
     raise ImportError("RedisStore needs an extra: pip install 'holdall[redis]'") from exc
 
+from holdall.stores.redis_lane import Lanes
+
 _T = TypeVar("_T")
 
 BACKEND = "redis"
@@ -58,6 +60,8 @@ class RedisLink:
         # the pools of Cluster and Sentinel clients refuse what they have no connection for: calls wait here instead
         self._slots = asyncio.Semaphore(max_connections)
         self._sentinel: Any | None = None
+        # for one server, where the client is ours
+        self._lanes: Lanes | None = None
         self._is_closed = False
         self.has_driver_retries = client is not None and _check_client(client) > 0
 
@@ -95,6 +99,8 @@ class RedisLink:
             url, max_connections=self._max_connections, timeout=self._timeout_s, **common
         )
         pool.connection_class = _packing(pool.connection_class)
+        if Lanes.fit(pool):
+            self._lanes = Lanes(pool, timeout_s=self._timeout_s)
         return Redis.from_pool(pool)
 
     def _from_sentinels(self, url: str, common: dict[str, Any]) -> Any:
@@ -135,10 +141,11 @@ class RedisLink:
         if isinstance(client, RedisCluster):
             # without it the first calls, if concurrent, go to any node, are sent elsewhere, and close each other's connections
             await client.initialize()
+        execute = client.execute_command if self._lanes is None else self._lanes.execute
         try:
-            return await client.execute_command("EVALSHA", lua.sha, len(slot_keys), *slot_keys, *args)
+            return await execute("EVALSHA", lua.sha, len(slot_keys), *slot_keys, *args)
         except exceptions.NoScriptError:
-            return await client.execute_command("EVAL", lua.text, len(slot_keys), *slot_keys, *args)
+            return await execute("EVAL", lua.text, len(slot_keys), *slot_keys, *args)
 
     async def run_and_wait(
         self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any], *, replicas: int
@@ -217,6 +224,8 @@ class RedisLink:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._lanes is not None:
+            self._lanes.close()
         if self._owns_client and self._client is not None:
             await self._client.aclose()
             if isinstance(self._client, RedisCluster):

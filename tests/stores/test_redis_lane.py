@@ -1,0 +1,149 @@
+"""Connections to Redis that are spoken to without the driver: each reply belongs to its call, and what is broken is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from holdall.errors import OutcomeUnknownError, StoreUnavailableError
+from holdall.stores import redis_lane
+from holdall.stores.base import ABSENT, Blob, Entry
+from holdall.stores.redis import RedisStore
+from tests.servers.proxy import Proxy
+from tests.servers.redis import Node
+
+pytestmark = pytest.mark.redis
+
+
+def opened(url: str, **options: Any) -> contextlib.aclosing[RedisStore]:
+    return contextlib.aclosing(RedisStore(url, namespace=f"n{secrets.token_hex(4)}", **options))
+
+
+def head(n: int) -> Blob:
+    return Blob("msgpack", b"%d" % n)
+
+
+async def test_a_cancelled_call_leaves_its_reply_to_nobody(valkey_server: Node):
+    """Whoever is next gets its own answer, at whichever await the one before was cut off."""
+    async with opened(valkey_server.url) as store:
+        for n in range(60):
+            await store.write(f"k{n}", head(n), expected=ABSENT, ttl_s=60)
+        for n in range(60):
+            task = asyncio.create_task(store.read("k0"))
+            for _ in range(n % 6):
+                await asyncio.sleep(0)
+            task.cancel()
+            record = await store.read(f"k{n}")
+            assert record is not None
+            assert record.head == head(n)
+            await asyncio.wait({task})
+
+
+async def test_calls_at_once_get_their_own_replies(valkey_server: Node):
+    """Each on a connection of its own, of which no more are kept than were needed at once."""
+    async with opened(valkey_server.url, max_connections=4) as store:
+        for n in range(20):
+            await store.write(f"k{n}", head(n), expected=ABSENT, ttl_s=60, append=[Entry("m", b"x" * 200_000)])
+        records = await asyncio.gather(*(store.read(f"k{n}") for n in range(20)))
+        assert [record and record.head for record in records] == [head(n) for n in range(20)]
+        lanes = store._link._lanes
+        assert lanes is not None
+        assert 1 <= len(lanes._idle) <= 4
+
+
+async def test_connections_that_the_server_closed_are_not_written_to(valkey_server: Node):
+    """A write without an op_id may not be repeated, so it must not be lost to a connection that was closed while idle."""
+    async with Redis.from_url(valkey_server.url) as admin, opened(valkey_server.url) as store:
+        await asyncio.gather(*(store.read("k") for _ in range(5)))
+        await admin.client_kill_filter(_type="normal", skipme=True)
+        # the loop sees in its next turns that they were closed
+        await asyncio.sleep(0.05)
+        assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1
+
+
+async def test_a_repeat_after_a_lost_connection_meets_no_other_of_the_lost(valkey_server: Node):
+    """Five connections are cut at once and none is known to be: the one repeat of a read goes over a new one."""
+    async with Proxy(valkey_server.port) as proxy, opened(f"redis://127.0.0.1:{proxy.port}") as store:
+        await asyncio.gather(*(store.read("k") for _ in range(5)))
+        proxy.cut_all()
+        assert await store.read("k") is None
+
+
+async def test_no_reply_in_time_is_an_error_and_the_connection_is_left(valkey_server: Node):
+    """A server that says nothing costs the time that was set, and a late reply is taken for no other."""
+    async with Proxy(valkey_server.port) as proxy, opened(f"redis://127.0.0.1:{proxy.port}", timeout_s=0.2) as store:
+        await store.write("k", head(1), expected=ABSENT, ttl_s=60)
+        proxy.fail("black hole", times=2)
+        with pytest.raises(StoreUnavailableError):
+            await store.read("k")
+        proxy.fail("black hole", times=1)
+        with pytest.raises(OutcomeUnknownError):
+            await store.write("k", head(2), expected=None, ttl_s=60)
+        record = await store.read("k")
+        assert record is not None
+        assert record.head == head(1)
+
+
+def test_a_connection_of_another_loop_is_not_used(valkey_server: Node):
+    """A store that outlives its loop connects anew in the next."""
+    store = RedisStore(valkey_server.url, namespace=f"n{secrets.token_hex(4)}")
+
+    async def write(n: int) -> int:
+        try:
+            return (await store.write("k", head(n), expected=None, ttl_s=60)).number
+        finally:
+            # what the loop leaves behind would be reported as not closed
+            lanes = store._link._lanes
+            assert lanes is not None
+            if n:
+                lanes.close()
+            else:
+                first.extend(lanes._idle)
+            await asyncio.sleep(0.01)
+
+    first: list[Any] = []
+
+    async def both() -> list[int]:
+        one = await write(0)
+        two = await asyncio.to_thread(lambda: asyncio.run(write(1)))
+        return [one, two]
+
+    assert asyncio.run(both()) == [1, 2]
+    assert first
+    assert not first[0].is_open
+
+
+@pytest.mark.parametrize("lacks", ["hiredis", "protocol of the driver"])
+async def test_the_driver_does_what_only_it_can(valkey_server: Node, monkeypatch: pytest.MonkeyPatch, lacks: str):
+    """Where hiredis is not there, or a connection has needs that only the driver knows, all goes through the driver."""
+    options: dict[str, Any] = {}
+    if lacks == "hiredis":
+        monkeypatch.setattr(redis_lane, "hiredis", None)
+    else:
+        options["connect"] = {"health_check_interval": 5}
+    async with opened(valkey_server.url, **options) as store:
+        assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1
+        assert store._link._lanes is None
+
+
+async def test_passwords_and_databases_are_the_drivers_to_send(valkey_server: Node):
+    """A connection is logged in and at its database before it is spoken to."""
+    async with Redis.from_url(valkey_server.url) as admin:
+        user = f"u{secrets.token_hex(4)}"
+        await admin.acl_setuser(user, enabled=True, passwords=["+secret"], categories=["+@all"], keys=["*"])
+        try:
+            async with opened(f"redis://{user}:secret@127.0.0.1:{valkey_server.port}/3") as store:
+                await store.write("k", head(1), expected=ABSENT, ttl_s=60)
+                assert store._link._lanes is not None
+                async with Redis.from_url(f"{valkey_server.url}/3") as third:
+                    assert [name async for name in third.scan_iter(match=f"{store._namespace.decode()}:*")]
+            async with opened(f"redis://{user}:wrong@127.0.0.1:{valkey_server.port}/3") as store:
+                with pytest.raises(StoreUnavailableError):
+                    await store.read("k")
+        finally:
+            await admin.acl_deluser(user)
