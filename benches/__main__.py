@@ -1,95 +1,103 @@
-"""`python -m benches [NAME ...] [--json]`: every figure of the README, ours and the peer's in one run.
+"""`python -m benches [NAME ...] [--all] [--full] [--json]`: what was promised, ours and the peer's in one run.
+
+Without a name it runs what `benches/promises.py` lists and prints each promise with its rows; `--all` runs and prints the rest
+too. Benches sample what is slow; `--full` (or HOLDALL_PROFILE=full) measures the whole of it.
 
 A bench is a file `bench_NAME.py` with `rows()`, which asserts equal results, times both sides in turn, and yields dicts:
 
 - what: one line, names the work and the peer
-- ours, peer: seconds (medians), or another figure where `unit` says so; peer may be None
+- ours, peer: seconds (`benches.figures.Median`, which knows its quartiles), or another figure where `unit` says so; peer may be
+  None
 - ratio: how many times better ours is (peer / ours for times), or the figure itself where there is no peer
 - must, aim: what the ratio has to reach; None where nothing was promised
 - lower: true where a smaller ratio is better (a share, a size)
+- spread: the quartiles of the ratio, where the samples of both sides do not say them
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
 import platform
 import sys
 import time
+import traceback
 from pathlib import Path
-from typing import Any
+
+from benches.figures import Row, as_json, render, verdict
+from benches.promises import PROMISES
+
+# In this order, since later ones leave more behind in the process.
+PROMISED = tuple(dict.fromkeys(["start", "codec", "pack", "tokens", *(promise.bench for promise in PROMISES)]))
+
+
+def measured(name: str) -> list[Row]:
+    """The rows of one bench; a bench that fails is a row that says so, and the others go on."""
+    rows: list[Row] = []
+    nothing = {"ours": None, "peer": None, "ratio": None, "must": None, "aim": None}
+    try:
+        rows += importlib.import_module(f"benches.bench_{name}").rows()
+    except ImportError as error:
+        rows.append({"what": f"not run: {error}", **nothing})
+    except Exception as error:  # noqa: BLE001 - the figures of the other benches are worth having
+        traceback.print_exc()
+        rows.append({"what": f"failed: {error!r:.120}", **nothing, "failed": True})
+    gc.collect()
+    return [{"bench": name, **row} for row in rows]
+
+
+def sections(table: list[Row], *, is_all: bool) -> list[tuple[str, list[Row]]]:
+    """Rows by promise; what belongs to none comes last, if asked for."""
+    ran = {row["bench"] for row in table}
+    found: list[tuple[str, list[Row]]] = []
+    shown: set[int] = set()
+    for promise in PROMISES:
+        if promise.bench in ran:
+            rows = [row for row in table if promise.covers(row["bench"], row["what"])]
+            found.append((promise.title, rows or [{"what": "not measured", "bench": promise.bench, "failed": True}]))
+            shown |= {id(row) for row in rows}
+    for bench in dict.fromkeys(row["bench"] for row in table):
+        rest = [row for row in table if row["bench"] == bench and id(row) not in shown]
+        if not is_all:
+            rest = [row for row in rest if row["ratio"] is None]
+        if rest:
+            found.append((f"{bench}: the rest", rest))
+    return found
 
 
 def main() -> int:
     """Run the benches asked for and print their rows."""
     known = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
     parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which; all of {', '.join(known)} if none is given")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; else what was promised")
+    parser.add_argument("--all", action="store_true", help="what nothing was promised of, too")
+    parser.add_argument("--full", action="store_true", help="the whole of what is sampled otherwise")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     if unknown := set(args.names) - set(known):
         parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    table = []
-    for name in args.names or known:
+    if args.full:
+        os.environ["HOLDALL_PROFILE"] = "full"
+    names = args.names or [*PROMISED, *(name for name in known if args.all and name not in PROMISED)]
+    table: list[Row] = []
+    began = time.perf_counter()
+    for name in names:
         start = time.perf_counter()
         print(f"… {name}", end="", file=sys.stderr, flush=True)
-        try:
-            rows = list(importlib.import_module(f"benches.bench_{name}").rows())
-        except ImportError as error:
-            rows = [{"what": f"not run: {error}", "ours": None, "peer": None, "ratio": None, "must": None, "aim": None}]
-        table += [{"bench": name, **row} for row in rows]
-        print(f" {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        table += measured(name)
+        print(f" {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    took = time.perf_counter() - began
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {took:.0f} s"
+    found = sections(table, is_all=args.all or bool(args.names))
     if args.json:
-        print(json.dumps({"machine": machine, "rows": [{**row, "verdict": verdict(row)} for row in table]}))
+        rows = [{"promise": title, **as_json(row)} for title, rows in found for row in rows]
+        print(json.dumps({"machine": machine, "rows": rows}))
     else:
-        print(render(table, machine))
-    return 1 if any(verdict(row) == "SHORT" for row in table) else 0
-
-
-def verdict(row: dict[str, Any]) -> str:
-    """Whether a row reaches its aim, its must, or falls short."""
-    ratio, must, aim = row.get("ratio"), row.get("must"), row.get("aim")
-    if ratio is None or must is None:
-        return ""
-    sign = -1 if row.get("lower") else 1
-    if sign * ratio < sign * must:
-        return "SHORT"
-    return "aim" if aim is not None and sign * ratio >= sign * aim else "must"
-
-
-def figure(value: float | None, unit: str) -> str:
-    """A figure a person can read."""
-    if value is None:
-        return ""
-    if unit != "s":
-        return f"{value:,.4g} {unit}".rstrip()
-    for size, name in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if value >= size:
-            return f"{value / size:.3g} {name}"
-    return f"{value / 1e-9:.3g} ns"
-
-
-def render(table: list[dict[str, Any]], machine: str) -> str:
-    """The whole table as text."""
-    cells = [["what", "ours", "peer", "ratio", "must", "aim", ""]]
-    for row in table:
-        unit = row.get("unit", "s")
-        numbers = [f"{row[k]:,.3g}" if row.get(k) is not None else "" for k in ("ratio", "must", "aim")]
-        cells.append(
-            [row["what"], figure(row.get("ours"), unit), figure(row.get("peer"), unit), *numbers, verdict(row)]
-        )
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column in (0, 6) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
-    return "\n".join([machine, *lines])
+        print(machine, render(found), sep="\n")
+    return 1 if any(verdict(row) in ("SHORT", "FAILED") for _, rows in found for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +21,7 @@ import msgspec
 import orjson
 import ormsgpack
 
+from benches.figures import Median
 from holdall._native import msgpack_decode, msgpack_encode
 from holdall.state import SessionState, StateSerializer
 
@@ -172,7 +172,7 @@ def in_turn(calls: dict[str, Timed], n: int) -> dict[str, float]:
             for _ in range(n):
                 call()
             bursts[name].append(time.thread_time_ns() - began)
-    return {name: statistics.median(times) / n / 1e9 for name, times in bursts.items()}
+    return {name: Median(time / n / 1e9 for time in times) for name, times in bursts.items()}
 
 
 def rows(sizes: dict[str, int] | None = None) -> Iterator[dict[str, Any]]:

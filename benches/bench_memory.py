@@ -15,9 +15,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from benches.bench_recall import DATA, FRAMING, SETS, Conversation, load, report
+from benches.bench_recall import DATA, FRAMING, SETS, Conversation, interval, load, report
 from holdall import ContextWindowPacker, Tokenizer, count_messages
 from holdall.semantic import EmbeddedMemory, MessageMemory
 
@@ -89,6 +90,29 @@ def measured(
         for model in models:
             embedder = embedder_of(model, name, conversations)
             yield name, model, asyncio.run(through_memory(conversations, budgets, embedder, k=k, around=around))
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """At 4,000 tokens, by words alone and with the model whose vectors are at hand."""
+    from benches.embeddings import CACHE
+
+    if not DATA.is_dir():
+        raise ImportError(f"no recorded conversations at {DATA}; set HOLDALL_SHARED to the folder that holds data/")
+    models = ["none", *(["minilm"] if CACHE.is_dir() else [])]
+    for name, model, (recalls,) in measured(models, [4000], k=300, around=6):
+        recall = fmean(recalls)
+        what = f"evidence recall through memory, {name} at 4000, {MODELS[model]}"
+        ends = interval(recalls)
+        yield {
+            "what": what,
+            "ours": recall,
+            "unit": "",
+            "peer": None,
+            "ratio": recall,
+            "spread": ends,
+            "must": None,
+            "aim": None,
+        }
 
 
 def main() -> None:

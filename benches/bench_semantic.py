@@ -4,8 +4,7 @@
 
 Each finds the 10 nearest by cosine; all must find the same. Peers: numpy (one product of matrix and vector, then a partial
 sort), faiss-cpu's flat index and usearch's exact search, each with one thread, as a worker that serves many has for each
-request. Figures are the least of rounds in turn. The rest is evidence recall through memory, as `benches.bench_memory` prints
-it in full.
+request. Figures are the least of rounds in turn.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ async def through_memory(vectors: Array, queries: Array, folder: Path) -> dict[s
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """Latencies, then recall."""
+    """Latencies."""
     peers = {"faiss-cpu, flat": by_faiss, "usearch, exact": by_usearch, "numpy": by_numpy}
     with tempfile.TemporaryDirectory() as folder:
         for n in SIZES:
@@ -125,26 +124,9 @@ def rows() -> Iterator[dict[str, Any]]:
             yield row(f"EmbeddedMemory.search of {n:,}, the whole call, against numpy", whole["search"], taken["numpy"])
             yield row(f"EmbeddedMemory: upsert of {n:,}, one call", whole["upsert"], None)
             yield row(f"EmbeddedMemory: open a file of {n:,} and search", whole["open"], None)
-    yield from recall()
 
 
 def row(what: str, seconds: float, peer: float | None) -> dict[str, Any]:
     """One line of the table."""
     ratio = None if peer is None else peer / seconds
     return {"what": what, "ours": seconds, "peer": peer, "ratio": ratio, "must": None, "aim": None}
-
-
-def recall() -> Iterator[dict[str, Any]]:
-    """Store, retrieve, pack: recall at 4,000 tokens by words alone, and what is there of models."""
-    from statistics import fmean
-
-    from benches.bench_memory import MODELS, measured
-    from benches.bench_recall import DATA
-    from benches.embeddings import CACHE
-
-    if not DATA.is_dir():
-        return
-    models = ["none", *(["minilm"] if CACHE.is_dir() else [])]
-    for name, model, (recalls,) in measured(models, [4000], k=300, around=6):
-        what = f"evidence recall through memory, {name} at 4000, {MODELS[model]}"
-        yield {**row(what, fmean(recalls), None), "unit": ""}

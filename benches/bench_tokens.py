@@ -22,6 +22,7 @@ from typing import Any
 import bpe_openai
 import tiktoken
 
+from benches.figures import Median
 from holdall import Tokenizer
 
 MODULES = ("argparse", "inspect", "typing", "tarfile", "subprocess", "threading", "ast", "pickle")
@@ -52,22 +53,26 @@ def texts() -> dict[str, list[str]]:
     return {"200-char messages": messages, "prose": [prose], "code": [code]}
 
 
-def quickest(
+def in_turn(
     works: list[Callable[[], Any]],
-    rounds: int = 5,
+    rounds: int = 7,
     before: Callable[[], Any] = lambda: None,
     clock: Callable[[], float] = time.thread_time,
-) -> list[float]:
-    """Seconds of each work, the quickest of several rounds, the works taking turns, each warm; of this thread's CPU by default."""
-    best = [float("inf")] * len(works)
+) -> list[Median]:
+    """Seconds of each work, the works taking turns: of each round the quickest of three, since the first finds the caches full of
+    what the other has left there. By default of this thread's own processor time.
+    """
+    samples: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
-        for n, work in enumerate(works):
+        for work, kept in zip(works, samples, strict=True):
+            best = float("inf")
             for _ in range(3):
                 before()
                 start = clock()
                 work()
-                best[n] = min(best[n], clock() - start)
-    return best
+                best = min(best, clock() - start)
+            kept.append(best)
+    return [Median(kept) for kept in samples]
 
 
 def speed(name: str) -> Iterator[dict[str, Any]]:
@@ -77,7 +82,7 @@ def speed(name: str) -> Iterator[dict[str, Any]]:
         expected = [len(theirs.encode_ordinary(part)) for part in parts]
         assert [ours.count(part) for part in parts] == expected
         assert [len(other.encode_ordinary(part)) for part in parts] == expected
-        seconds = quickest(
+        seconds = in_turn(
             [
                 lambda parts=parts: [ours.count(part) for part in parts],
                 lambda parts=parts: [len(theirs.encode_ordinary(part)) for part in parts],
@@ -104,8 +109,8 @@ def worst(name: str) -> Iterator[dict[str, Any]]:
         "prose without its spaces": "".join(filter(str.isalpha, texts()["prose"][0] * 4))[: 10**6],
     }
     for what, text in cases.items():
-        (seconds,) = quickest([lambda text=text: tok.count(text)], before=tok.cache_clear)
-        rate = seconds * 1e3 / (len(text.encode()) / 1e6)
+        (seconds,) = in_turn([lambda text=text: tok.count(text)], before=tok.cache_clear)
+        rate = Median(one * 1e3 / (len(text.encode()) / 1e6) for one in seconds.samples)
         row = {"what": f"count 1 MB of {what}, {name}", "ours": rate, "peer": None, "ratio": rate, "unit": "ms/MB"}
         yield row | {"must": 30, "aim": None, "lower": True}
 
@@ -116,7 +121,7 @@ def many() -> Iterator[dict[str, Any]]:
     # Texts that differ, so that none is remembered from another.
     messages = [f"{n} {message}" for n, message in enumerate(messages)]
     assert tok.count_many(messages) == [tok.count(message) for message in messages]
-    one, all_cores = quickest(
+    one, all_cores = in_turn(
         [lambda: [tok.count(message) for message in messages], lambda: tok.count_many(messages)],
         before=tok.cache_clear,
         clock=time.perf_counter,
@@ -134,14 +139,14 @@ def again() -> Iterator[dict[str, Any]]:
     copies = [["".join(list(message)) for message in messages] for _ in range(15)]
     turn = iter(copies)
     # One recount takes microseconds: time twenty.
-    twenty, peer = quickest(
+    twenty, peer = in_turn(
         [
             lambda: [tok.count_many(messages) for _ in range(20)],
             lambda: [len(theirs.encode_ordinary(message)) for message in messages],
         ]
     )
-    same = twenty / 20
-    fresh, _ = quickest([lambda: tok.count_many(next(turn)), lambda: None])
+    same = Median(one / 20 for one in twenty.samples)
+    fresh, _ = in_turn([lambda: tok.count_many(next(turn)), lambda: None], rounds=5)
     goals = {"peer": peer, "must": 200, "aim": 2000}
     yield goals | {"what": "recount 300 messages, the same strings, tiktoken", "ours": same, "ratio": peer / same}
     goals |= {"must": None, "aim": 200}

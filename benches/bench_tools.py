@@ -11,9 +11,10 @@ import json
 import os
 import time
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benches.figures import Median
 from holdall import Tokenizer, ToolSet, fit_tools
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def rows() -> Iterator[dict[str, Any]]:
         ("again, as a list", again, 1, 0.3),
         ("again, as a ToolSet", made, 1, 0.3),
     ):
-        ms = median(times) * 1e3
+        ms = Median(time * 1e3 for time in times)
         yield {
             "what": f"{what}, {name} (ms)",
             "ours": ms,

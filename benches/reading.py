@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from uuid import uuid4
 import msgspec
 
 import holdall
+from benches.figures import Median
 from holdall import SessionState
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def read_row(backend: Backend, text: Callable[[random.Random], str]) -> di
             ours.append(between - before)
             assert found.messages == values == state.messages
         await store.delete(state.session_id)
-    mine, floor = statistics.median(ours), statistics.median(floors)
+    mine, floor = Median(ours), Median(floors)
     return {
         "what": f"{backend.name}: load {N_MESSAGES} messages, against reading the same bytes and msgspec",
         "ours": mine,

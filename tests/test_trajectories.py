@@ -60,22 +60,30 @@ def smallest_tools(tools: list[Any] | None, names: set[str], count: checker.Coun
     return checker.tools_tokens(kept, count)
 
 
-@pytest.mark.data
-@pytest.mark.parametrize("strategy", ["optimal", "greedy"])
-@pytest.mark.parametrize("name", FILES)
-def test_recorded_conversations_pack_without_a_violation(
-    name: str, strategy: str, recorded: Path, tiktoken_encoding: Any, full: bool, report: Any
-) -> None:
-    """P1-P7, P10, P11 hold on every prefix, and the budget is filled wherever something was dropped."""
-    count = Counted(tiktoken_encoding("o200k_base")).__getitem__
-    tokenizer = Tokenizer("o200k_base")
-    figures: Counter[str] = Counter()
+class Figures(Counter[str]):
+    """What was packed: packs, those that had to cut, those that could not fit; and how full each cut window is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fills: list[float] = []
+
+    @property
+    def fill(self) -> float:
+        """The mean share of the budget that is used where something was dropped."""
+        return sum(self.fills) / max(len(self.fills), 1)
+
+
+def pack_all(folder: Path, name: str, strategy: str, encoding: Any, *, whole: bool) -> tuple[Figures, list[str]]:
+    """Pack every conversation of a file at every budget; return what was counted, and every violation found."""
+    count = Counted(encoding).__getitem__
+    tokenizer = Tokenizer(encoding.name)
+    figures = Figures()
     faults: list[str] = []
-    for conversation in conversations(recorded, name):
+    for conversation in conversations(folder, name):
         tools = conversation.get("tools") or None
         for budget in BUDGETS:
             packer = ContextWindowPacker(max_tokens=budget, tokenizer=tokenizer, output_reserve=0, strategy=strategy)
-            for end in turns(conversation, whole=full):
+            for end in turns(conversation, whole=whole):
                 messages = conversation["messages"][:end]
                 where = f"{conversation['id']}[:{end}] at {budget}"
                 figures["packs"] += 1
@@ -92,7 +100,7 @@ def test_recorded_conversations_pack_without_a_violation(
                 faults += [f"{where}: {fault}" for fault in found]
                 if result.dropped:
                     figures["cut"] += 1
-                    figures["fill"] += round(result.tokens / budget * 10_000)
+                    figures.fills.append(result.tokens / budget)
                     faults += unfilled(messages, result, budget, count, where)
                 if figures["packs"] % 7 == 0:
                     again = packer.pack_messages(messages, tools=tools)
@@ -100,9 +108,19 @@ def test_recorded_conversations_pack_without_a_violation(
                         [result.messages, result.tools]
                     ):
                         faults.append(f"{where}: P6: the same input gave other bytes")
-    fill = figures["fill"] / max(figures["cut"], 1) / 10_000
+    return figures, faults
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("strategy", ["optimal", "greedy"])
+@pytest.mark.parametrize("name", FILES)
+def test_recorded_conversations_pack_without_a_violation(
+    name: str, strategy: str, recorded: Path, tiktoken_encoding: Any, full: bool, report: Any
+) -> None:
+    """P1-P7, P10, P11 hold on every prefix, and the budget is filled wherever something was dropped."""
+    figures, faults = pack_all(recorded, name, strategy, tiktoken_encoding("o200k_base"), whole=full)
     report(
-        f"{name} {strategy}: {figures['packs']} packs, {figures['cut']} had to cut (mean fill {fill:.3f}), "
+        f"{name} {strategy}: {figures['packs']} packs, {figures['cut']} had to cut (mean fill {figures.fill:.3f}), "
         f"{figures['overflows']} overflows that no window could avoid, {len(faults)} violations"
     )
     assert not faults, f"{len(faults)} violations in {dict(figures)}; first: " + "\n".join(faults[:8])
