@@ -266,3 +266,103 @@ def test_any_window_is_valid_and_within_its_budget(turns: list[tuple[str, int]],
         return
     assert window.tokens == recount(window.messages) <= budget
     assert not checker.pair_faults(window.messages)
+
+
+@pytest.mark.parametrize("summary", [None, "Earlier they greeted each other."])
+@pytest.mark.parametrize("said", ["abcdefghij" * 300, "汉字" * 600, "```\n" + "x = 1\n" * 400 + "```"])
+def test_what_has_no_sentences_is_in_the_summary_with_its_cut_marked(said: str, summary: str | None) -> None:
+    messages = [{"role": "user", "content": said}, {"role": "assistant", "content": said}, say("user", 1, 5)]
+    state = State(messages, summary, {} if summary is None else {"summary_covers": 0})
+    window = ContextWindowManager(500).build(state)
+    assert window.summary
+    assert window.covers == 2
+    assert window.tokens == recount(window.messages) <= 500
+    window.apply(state)
+    again = ContextWindowManager(500).build(state)
+    assert (again.summary, again.covers) == (window.summary, 2)
+
+
+def test_what_cannot_be_summarised_at_all_stays_with_the_packer() -> None:
+    """Too small a summary for one character of it: then nothing is said to be covered, and the packer names what is gone."""
+    messages = [
+        {"role": "user", "content": "\U0001f9ff" * 800},
+        {"role": "assistant", "content": "\U0001f9ff" * 800},
+        say("user", 1, 5),
+    ]
+    window = ContextWindowManager(500, summary_tokens=1).build(State(messages))
+    assert (window.summary, window.covers, window.summarized) == (None, 0, 0)
+    shown = {kept.index for kept in window.result.kept}
+    assert shown | {gone.index for gone in window.dropped} == {0, 1, 2}
+
+
+def test_the_format_is_that_of_the_whole_session() -> None:
+    """What tells Anthropic's format has slid out; a system message would be refused there."""
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+    result = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "a", "content": say("user", 2)["content"]}],
+    }
+    messages = [say("user", 1, 200), call, result, say("assistant", 3, 200), say("user", 4, 10)]
+    window = ContextWindowManager(500).build(State(messages))
+    assert window.summary
+    assert window.system == f"Summary of the conversation so far:\n{window.summary}"
+    assert {message["role"] for message in window.messages} <= {"user", "assistant"}
+
+
+def test_messages_may_be_objects_of_a_providers_own() -> None:
+    class Spoken:
+        def __init__(self, message: dict[str, Any]) -> None:
+            self.role = message["role"]
+            self.content = message["content"]
+
+        def model_dump(self, **_options: Any) -> dict[str, Any]:
+            return {"role": self.role, "content": self.content}
+
+    messages: list[Any] = [Spoken(message) for message in chat(12)]
+    asked: list[str] = []
+    window = ContextWindowManager(600, summarizer=lambda text: asked.append(text) or "Short.").build(State(messages))
+    assert window.summary == "Short."
+    assert asked[0].startswith("user: Point 0.")
+
+
+def test_a_margin_is_taken_off_before_a_slide_is_measured() -> None:
+    tokenizer = Tokenizer.from_callable(lambda text: len(text.split()), margin=1.0)
+    manager = ContextWindowManager(1_000, tokenizer=tokenizer)
+    window = manager.build(State(chat(30)))
+    assert manager.budget == window.budget == 500
+    assert window.dropped == ()
+    assert window.tokens <= 0.75 * window.budget
+
+
+def test_a_history_that_was_cut_back_is_not_covered_by_what_came_after() -> None:
+    state = State(chat(40))
+    ContextWindowManager(1_000).build(state).apply(state)
+    covers = state.metadata["summary_covers"]
+    edited = {"role": "user", "content": "No: the blue one."}
+    state.messages = [*state.messages[: covers - 3], edited, *chat(1)[1:], *[say("user", n, 3) for n in range(4)]]
+    window = ContextWindowManager(4_000).build(state)
+    assert edited in window.messages
+    assert window.covers == 0
+    assert window.summary == state.summary
+
+
+def test_a_blank_summary_covers_nothing() -> None:
+    state = State(chat(2), "  \n", {"summary_covers": 4})
+    window = ContextWindowManager(1_000).build(state)
+    assert window.messages == state.messages
+
+
+def test_groups_inside_one_another_are_not_parted() -> None:
+    """In the Responses format a user may speak between a call and its output."""
+    call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "a", "output": say("user", 1, 60)["content"]}
+    messages = [say("user", 0, 200), call, say("user", 2, 20), output, say("assistant", 3, 40), say("user", 4, 10)]
+    for budget in range(150, 400, 10):
+        window = ContextWindowManager(budget, format="responses").build(State(messages))
+        assert (call in window.messages) == any(one.get("type") == "function_call_output" for one in window.messages)
+        assert not any(gone.reason in ("orphan_result", "unanswered_call") for gone in window.dropped)
+
+
+def test_a_summarizer_must_be_a_function() -> None:
+    with pytest.raises(ArgumentError, match="summarizer must be a function of a text, not str"):
+        ContextWindowManager(1_000, summarizer="gpt-4o")  # type: ignore[arg-type]

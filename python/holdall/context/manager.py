@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
-from holdall._native import PackResult, Tokenizer, _chat_groups, _chat_parts, count_messages, extractive_summary
+from holdall._native import (
+    PackResult,
+    Tokenizer,
+    _chat_fingerprint,
+    _chat_groups,
+    _chat_parts,
+    _shorten_head_tail,
+    count_messages,
+    extractive_summary,
+)
 from holdall.context.packer import ContextWindowPacker
 from holdall.context.report import Dropped
 from holdall.errors import ArgumentError, SummarizerError
@@ -16,6 +25,8 @@ Summarizer = Callable[[str], "str | Awaitable[str]"]
 
 # Where a state keeps how many of its first messages the rolling summary stands for.
 COVERS: Final = "summary_covers"
+# Beside it: the fingerprint of the last of these, by which a history that was cut back since is known.
+COVERS_UP_TO: Final = "summary_covers_up_to"
 # Reasons of the packer that say the window is too small for all that is live.
 CROWDED: Final = frozenset({"over_budget", "too_large", "summarized", "tool_dropped"})
 # Renditions that say nothing was cut for want of room; calls that were never answered are left out of any window.
@@ -40,6 +51,7 @@ class Window:
         result: The packed request; its `index` figures count from `first`.
         summary: The rolling summary, None where nothing has slid out yet.
         covers: The summary stands for this many of the state's first messages.
+        up_to: The fingerprint of the last of them, None for none.
         summarized: Messages that this build folded into the summary; 0 for most builds.
         summarizer_error: What the summarizer raised; the built-in extractive summary then took its place.
         dropped: What is neither in the window nor in the summary, by its index in the state, with the reason.
@@ -51,6 +63,7 @@ class Window:
     summarized: int = 0
     summarizer_error: Exception | None = None
     dropped: Sequence[Dropped] = field(default=())
+    up_to: str | None = None
 
     @property
     def messages(self) -> list[Any]:
@@ -80,10 +93,12 @@ class Window:
     def apply(self, state: WindowState) -> None:
         """Keep the summary and how far it reaches in the state, so that the next build goes on from there."""
         state.summary = self.summary
-        if self.summary is None:
-            state.metadata.pop(COVERS, None)
-        else:
-            state.metadata[COVERS] = self.covers
+        noted = {} if self.summary is None else {COVERS: self.covers, COVERS_UP_TO: self.up_to}
+        for name in (COVERS, COVERS_UP_TO):
+            if noted.get(name) is None:
+                state.metadata.pop(name, None)
+            else:
+                state.metadata[name] = noted[name]
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,8 @@ class _Slide:
     covers: int
     folded: Sequence[int] = ()
     transcript: str = ""
+    # What there is without the slide, where nothing can be said of what would go.
+    unslid: Window | None = None
 
 
 class ContextWindowManager:
@@ -109,13 +126,14 @@ class ContextWindowManager:
         tokenizer: The counter; o200k_base by default.
         output_reserve: Tokens kept free for the answer.
         summarizer: Text in, summary out; may be async, then use `abuild`. The built-in one picks sentences and needs no
-            model. When it raises, the built-in one steps in and the window says so.
+            model. When it raises, the built-in one steps in and the window says so. Where no sentence fits, the
+            beginning and the end stand for the whole, the cut marked.
         summary_tokens: What the summary may take; a tenth of the budget by default.
         low_water: Share of the budget in use after a slide, above 0 and at most 1.
         format: "openai", "responses" or "anthropic"; found from the messages by default.
 
     Raises:
-        ArgumentError: A figure is outside its domain.
+        ArgumentError: A figure is outside its domain, or the summarizer is no function.
     """
 
     def __init__(
@@ -131,9 +149,11 @@ class ContextWindowManager:
     ) -> None:
         if not 0 < low_water <= 1:
             raise ArgumentError(f"low_water must be above 0 and at most 1, not {low_water}")
+        if summarizer is not None and not callable(summarizer):
+            raise ArgumentError(f"summarizer must be a function of a text, not {type(summarizer).__name__}")
         self.tokenizer = tokenizer or Tokenizer("o200k_base")
         self.packer = ContextWindowPacker(max_tokens, tokenizer=self.tokenizer, output_reserve=output_reserve)
-        self.budget = max_tokens - output_reserve
+        self.budget = self.packer.budget  # a tokenizer's margin taken off
         self.summary_tokens = self.budget // 10 if summary_tokens is None else summary_tokens
         if not 0 < self.summary_tokens < self.budget:
             raise ArgumentError(
@@ -190,6 +210,8 @@ class ContextWindowManager:
     def _start(self, request: _Request) -> tuple[_Slide, Window | None]:
         """Pack what is live; where that fits whole, or nothing can slide out, it is the window."""
         found = _chat_groups(request.messages, format=self.format, system=request.system)
+        # What tells the format may be among what slides out.
+        request.format = found["format"]
         groups: list[Mapping[str, Any]] = found["groups"]
         covers = _covered(request, groups)
         stays = _stays(groups)
@@ -197,16 +219,17 @@ class ContextWindowManager:
         result = self._pack(request, now, request.summary)
         whole = all(kept.rendition in WHOLE for kept in result.kept if kept.source in ("message", "summary"))
         crowded = any(gone.reason in CROWDED for gone in result.dropped if gone.source in ("message", "summary"))
+        unslid = self._window(request, now, result, request.summary)
         if whole and not crowded:
-            return now, self._window(now, result, request.summary)
+            return now, unslid
         start = self._oldest_that_stays(request, groups, stays, covers)
         members = sorted(i for group in groups if not group["is_prompt"] for i in group["indices"])
         folded = [i for i in members if covers <= i < start]
         if not folded:
             # Only the current turn is left: the packer has already shortened what it may. Nothing to summarise (A13).
-            return now, self._window(now, result, request.summary)
+            return now, unslid
         live = [i for i in range(len(request.messages)) if i >= start or i in stays]
-        return _Slide(live, start, folded, self._transcript(request, folded, found["format"])), None
+        return _Slide(live, start, folded, self._transcript(request, folded), unslid), None
 
     def _oldest_that_stays(
         self, request: _Request, groups: Sequence[Mapping[str, Any]], stays: frozenset[int], covers: int
@@ -222,37 +245,52 @@ class ContextWindowManager:
             if first < covers or group["is_prompt"]:
                 break
             moving = [request.messages[i] for i in group["indices"] if i not in stays]
-            room -= count_messages(moving, tokenizer=self.tokenizer, format=self.format) - nothing
+            room -= count_messages(moving, tokenizer=self.tokenizer, format=request.format) - nothing
             if room < 0:
                 break
             start = first
+        # Groups may stand inside one another: none is parted.
+        for group in reversed(groups):
+            if covers <= group["indices"][0] < start <= group["indices"][-1] and not group["is_prompt"]:
+                start = int(group["indices"][0])
         return start
 
     def _count(self, messages: Sequence[Any], request: _Request) -> int:
         return count_messages(
-            messages, tokenizer=self.tokenizer, system=request.system, tools=request.tools, format=self.format
+            messages, tokenizer=self.tokenizer, system=request.system, tools=request.tools, format=request.format
         )
 
-    def _transcript(self, request: _Request, indices: Sequence[int], form: str) -> str:
+    def _transcript(self, request: _Request, indices: Sequence[int]) -> str:
         """What a summarizer reads: the summary so far, then who said what."""
         paragraphs = [request.summary] if request.summary else []
         for index in indices:
             message = request.messages[index]
-            text = "\n".join(part[2] for part in _chat_parts(message, format=form) if part[2].strip())
+            parts = _chat_parts(message, format=request.format or "openai")
+            text = "\n".join(part[2] for part in parts if part[2].strip())
             short = self.tokenizer.cut(text, LONGEST_IN_TRANSCRIPT)
             if len(short) < len(text):
                 short += f"\n[... {len(text) - len(short):,} characters cut ...]"
-            if short:
-                paragraphs.append(f"{message.get('role') or message.get('type')}: {short}")
+            paragraphs.append(f"{_speaker(message)}: {short or '[not text]'}")
         return "\n\n".join(paragraphs)
 
     def _finish(self, request: _Request, slide: _Slide, text: Any, error: Exception | None) -> Window:
         if text is not None and not isinstance(text, str):
             raise SummarizerError(f"the summarizer must return text, not {type(text).__name__}")
-        if not (text or "").strip():
-            text = extractive_summary(slide.transcript, self.summary_tokens, tokenizer=self.tokenizer)
-        summary = self.tokenizer.cut(text or "", self.summary_tokens).strip() or request.summary
-        return self._window(slide, self._pack(request, slide, summary), summary, error)
+        summary = self.tokenizer.cut(text or "", self.summary_tokens).strip() or self._extracted(slide.transcript)
+        if not summary and slide.unslid is not None:
+            # Not one word of what would go can be kept, so it does not go: the packer says what it leaves out, and why.
+            return replace(slide.unslid, summarizer_error=error)
+        return self._window(request, slide, self._pack(request, slide, summary), summary, error)
+
+    def _extracted(self, transcript: str) -> str:
+        """The weightiest sentences; where none fits, the beginning and the end of all, the cut marked."""
+        sentences = extractive_summary(transcript, self.summary_tokens, tokenizer=self.tokenizer)
+        if sentences:
+            return sentences
+        if self.tokenizer.fits(transcript, self.summary_tokens):
+            return transcript
+        ends = _shorten_head_tail(transcript, self.summary_tokens, self.tokenizer)
+        return "" if ends is None else ends[0]
 
     def _pack(self, request: _Request, slide: _Slide, summary: str | None) -> PackResult[Any]:
         return self.packer.pack_messages(
@@ -260,37 +298,66 @@ class ContextWindowManager:
             system=request.system,
             tools=request.tools,
             summary=summary or None,
-            format=self.format,
+            format=request.format,
         )
 
     @staticmethod
-    def _window(slide: _Slide, result: PackResult[Any], summary: str | None, error: Exception | None = None) -> Window:
+    def _window(
+        request: _Request,
+        slide: _Slide,
+        result: PackResult[Any],
+        summary: str | None,
+        error: Exception | None = None,
+    ) -> Window:
         gone = tuple(
             lost._replace(index=slide.live[lost.index]) if lost.source == "message" else lost for lost in result.dropped
         )
         covers = slide.covers if summary else 0
-        return Window(result, summary or None, covers, len(slide.folded), error, gone)
+        up_to = _mark(request.messages[covers - 1]) if covers else None
+        return Window(result, summary or None, covers, len(slide.folded), error, gone, up_to)
 
 
 class _Request:
     """What one build reads, as it was when the build began."""
 
+    format: Literal["openai", "responses", "anthropic"] | None = None
+
     def __init__(self, state: WindowState, tools: Sequence[Any] | None, system: Any) -> None:
         self.messages: list[Mapping[str, Any]] = list(state.messages)
-        self.summary = state.summary
-        self.covers = state.metadata.get(COVERS, 0) if state.summary else 0
+        self.summary = state.summary if state.summary and state.summary.strip() else None
+        self.covers = state.metadata.get(COVERS, 0) if self.summary else 0
+        self.up_to = state.metadata.get(COVERS_UP_TO) if self.summary else None
         self.tools = tools
         self.system = system
 
 
 def _covered(request: _Request, groups: Sequence[Mapping[str, Any]]) -> int:
-    """How many messages the summary stands for, moved back to the start of the group it falls into."""
+    """How many messages the summary stands for, moved back to the start of the group it falls into.
+
+    0 where the last of them is not where it was: the history was cut back or changed, and what took its place was never
+    summarised.
+    """
     covers = request.covers if isinstance(request.covers, int) and not isinstance(request.covers, bool) else 0
     covers = min(max(covers, 0), len(request.messages))
+    if covers and request.up_to is not None and request.up_to != _mark(request.messages[covers - 1]):
+        return 0
     for group in groups:
         if group["indices"][0] < covers <= group["indices"][-1]:
             return int(group["indices"][0])
     return covers
+
+
+def _mark(message: Any) -> str:
+    return f"{_chat_fingerprint(message):032x}"
+
+
+def _speaker(message: Any) -> str:
+    """Who says it: of a dict, or of a provider's own object."""
+    for name in ("role", "type"):
+        found = message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+        if found:
+            return str(found)
+    return "item"
 
 
 def _stays(groups: Sequence[Mapping[str, Any]]) -> frozenset[int]:
