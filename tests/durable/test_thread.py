@@ -104,6 +104,75 @@ async def test_what_was_kept_goes_with_its_thread(store: SessionStore) -> None:
     assert words(await again.build_context()) == ["edited"]
 
 
+async def edited(store: SessionStore, thread: ConversationThread, text: str) -> None:
+    """Edit a thread's own first message."""
+    state = await store.load(thread.session_id)
+    state.messages[0] = said(text)
+    await store.save(state)
+
+
+async def test_a_fork_under_an_id_that_is_taken_takes_nothing_from_it(store: SessionStore) -> None:
+    """As when a worker that was killed repeats a fork: what was kept for the thread that is there stays its own."""
+    root = await rooted(store, 3)
+    fork = await root.fork()
+    await edited(store, root, "edited")
+    with pytest.raises(ConflictError):
+        await root.fork(session_id=fork.session_id)
+    assert words(await fork.build_context()) == ["m0", "m1", "m2"]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+async def test_edits_above_and_below_stay_their_own_in_any_order(store: SessionStore, first: int) -> None:
+    """What a thread sees through a copy of its parent is what its parent saw, whatever was edited before it and after."""
+    root = await rooted(store, 2)
+    upper = await root.fork()
+    await upper.append(said("u0"), said("u1"))
+    middle = await upper.fork()
+    await middle.append(said("n0"))
+    lower = await middle.fork()
+    above = [root, upper, middle]
+    for at in range(3):
+        await edited(store, above[(first + at) % 3], "edited")
+        assert words(await lower.build_context()) == ["m0", "m1", "u0", "u1", "n0"]
+    for thread in above:
+        await edited(store, thread, "edited again")
+    assert words(await lower.build_context()) == ["m0", "m1", "u0", "u1", "n0"]
+    assert words(await middle.build_context()) == ["m0", "m1", "u0", "u1", "edited again"]
+    assert words(await upper.build_context()) == ["m0", "m1", "edited again", "u1"]
+    # another thread of an id that was deleted sees none of it
+    for thread in (lower, middle):
+        assert await thread.delete()
+    middle = await root.fork(1, session_id=middle.session_id)
+    await edited(store, root, "once more")
+    assert words(await middle.build_context()) == ["edited again"]
+
+
+async def test_a_copy_made_while_the_ancestor_is_cut_leads_on(store: SessionStore, monkeypatch: Any) -> None:
+    """Two edits at once, of a parent and of its parent: neither is seen below, whoever looked first."""
+    root = await rooted(store, 2)
+    upper = await root.fork()
+    await upper.append(said("u0"))
+    lower = await upper.fork()
+    write, may_cut, is_copied = store.store.write, asyncio.Event(), asyncio.Event()
+
+    async def held(key: str, *args: Any, **kwargs: Any) -> Any:
+        if key == kept_key(upper.session_id):
+            # the editor of the root has looked for threads, and the copy for the lower one is made before it goes on
+            may_cut.set()
+            await is_copied.wait()
+        version = await write(key, *args, **kwargs)
+        if key == kept_key(lower.session_id):
+            is_copied.set()
+        return version
+
+    monkeypatch.setattr(store.store, "write", held)
+    above = asyncio.ensure_future(edited(store, root, "edited"))
+    await may_cut.wait()
+    await edited(store, upper, "edited")
+    await above
+    assert words(await lower.build_context()) == ["m0", "m1", "u0"]
+
+
 async def test_a_thread_of_threads(store: SessionStore) -> None:
     thread = await rooted(store, 2)
     expected = ["m0", "m1"]

@@ -11,7 +11,7 @@ from holdall.durable.snapshot import PARENT
 from holdall.errors import ArgumentError, MissingParentError, ThreadCycleError, ThreadDepthError
 from holdall.state.log import MESSAGE
 from holdall.state.thread import ThreadLink
-from holdall.stores.chain import link_of, read_chain
+from holdall.stores.chain import kept_key, link_of, read_chain
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -127,6 +127,10 @@ def _check(session_id: str, records: list[Record], max_depth: int) -> None:
 
 
 def _shown(key: str) -> str:
+    """Return the session that a record, or a copy that was kept for it, belongs to."""
+    prefix = kept_key("")
+    while key.startswith(prefix):
+        key = key.removeprefix(prefix)
     return session_id_of(key) or key
 
 

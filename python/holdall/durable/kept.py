@@ -99,19 +99,62 @@ async def _keep_for_threads(store: Store, key: str, keep: int) -> None:
 
 
 async def _copy(store: Store, base: Record, taker: str, at: int) -> None:
-    copy, onward = kept_key(taker), link_of(base.tags)
-    tags = {"user_id": base.tags.get("user_id", ""), KEPT_OF: base.key}
-    if onward is not None:
-        tags |= link_tags(copy, onward)
+    copy, onward = kept_key(taker), await _onward(store, base)
     # Where an earlier edit kept it: what a thread took over is the same for ever.
     with contextlib.suppress(ConflictError):
         await store.write(
-            copy, _EMPTY, expected=ABSENT, append=base.entries[:at], ttl_s=None, tags=tags, op_id=new_op_id()
+            copy,
+            _EMPTY,
+            expected=ABSENT,
+            append=base.entries[:at],
+            ttl_s=None,
+            tags=_tags(base, copy, onward),
+            op_id=new_op_id(),
         )
+    if onward is not None:
+        await _lead_on(store, base, copy, onward)
+
+
+async def _onward(store: Store, base: Record) -> Link | None:
+    """Return what a record takes over, in the copy that was kept for it where there is one."""
+    onward = link_of(base.tags)
+    kept = None if onward is None else await store.read(kept_key(base.key), log_from=NO_LOG)
+    if onward is None or kept is None:
+        return onward
+    return Link(kept.key, onward.at, kept.version.generation)
+
+
+async def _lead_on(store: Store, base: Record, copy: str, onward: Link) -> None:
+    """Let a copy lead on to what its base sees, also where that was cut just now by somebody who did not see the copy."""
+    await none_cutting(store, onward.base)
+    now = await _onward(store, base)
+    record = await store.read(copy, log_from=NO_LOG)
+    if now is None or record is None or link_of(record.tags) == now:
+        return
+    # A conflict: another edit of the base does the same.
+    with contextlib.suppress(ConflictError):
+        await store.write(
+            copy, _EMPTY, expected=record.version, ttl_s=None, tags=_tags(base, copy, now), op_id=new_op_id()
+        )
+
+
+def _tags(base: Record, copy: str, onward: Link | None) -> dict[str, str]:
+    tags = {"user_id": base.tags.get("user_id", ""), KEPT_OF: base.key}
+    return tags if onward is None else tags | link_tags(copy, onward)
+
+
+async def drop_kept(store: Store, key: str) -> None:
+    """Remove what was kept for a record, and first what was kept for that: a later record of the key must not find it."""
+    copies = [kept_key(key)]
+    while await store.read(copies[-1], log_from=NO_LOG) is not None:
+        copies.append(kept_key(copies[-1]))
+    for copy in reversed(copies[:-1]):
+        await store.delete(copy, op_id=new_op_id())
 
 
 async def _drop_orphans(store: Store, key: str) -> None:
     """Remove copies whose thread is gone: deleted, or expired."""
     async for copy in store.find(**{KEPT_OF: key}):
-        if await store.read(copy.removeprefix(kept_key("")), log_from=NO_LOG) is None:
-            await store.delete(copy, op_id=new_op_id())
+        taker = copy.removeprefix(kept_key(""))
+        if await store.read(taker, log_from=NO_LOG) is None:
+            await drop_kept(store, taker)

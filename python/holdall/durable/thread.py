@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdall.durable.ancestry import DEFAULT_MAX_DEPTH, Ancestry
 from holdall.durable.join import JoinStrategy, Summarizer, joiner
-from holdall.durable.kept import none_cutting
+from holdall.durable.kept import drop_kept, none_cutting
 from holdall.durable.keys import MAX_ID_BYTES, check_id, session_key
 from holdall.durable.optimistic import OptimisticStateStore
-from holdall.durable.sessions import NO_LOG, new_op_id
+from holdall.durable.sessions import NO_LOG
 from holdall.durable.tree import ThreadNode, tree_of
 from holdall.errors import ArgumentError, ConflictError, ThreadError
 from holdall.state import SessionState
@@ -23,7 +23,6 @@ from holdall.state.thread import (
     set_thread_link,
     thread_link,
 )
-from holdall.stores.chain import kept_key
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -115,9 +114,10 @@ class ConversationThread:
                 metadata=dict(metadata or {}),
             )
             set_thread_link(state, link)
-            # An earlier thread of this id may have left a copy of what it took over.
-            await self.store.store.delete(kept_key(session_key(child)), op_id=new_op_id())
             await self.store.save(state)
+            # An earlier thread of this id may have left a copy of what it took over. Not before the save: where it finds
+            # that there is such a session, the copy is that one's. An edit that made one since makes the fork begin anew.
+            await drop_kept(self.store.store, session_key(child))
             if await self._stands(link, ancestry):
                 return ConversationThread(self.store, child)
             await self.store.delete(child)
@@ -229,7 +229,7 @@ class ConversationThread:
     async def delete(self) -> bool:
         """Delete the thread and what was kept for it; threads forked from it lose what they took over."""
         existed = await self.store.delete(self.session_id)
-        await self.store.store.delete(kept_key(session_key(self.session_id)), op_id=new_op_id())
+        await drop_kept(self.store.store, session_key(self.session_id))
         return existed
 
     def __repr__(self) -> str:
