@@ -12,6 +12,7 @@ from holdall import (
     ArgumentError,
     CheckpointManager,
     ConflictError,
+    EncodeError,
     NotFoundError,
     Periodic,
     PerPhase,
@@ -309,6 +310,25 @@ async def test_case_58_an_error_is_no_result(store: SessionStore) -> None:
         stored = await store.load(state.session_id)
         assert dict(stored.step_results) == {"a": "A"}
         assert [m["content"] for m in stored.messages] == ["a"]
+
+
+async def test_a_result_that_cannot_be_stored_leaves_nothing_of_its_step(store: SessionStore) -> None:
+    """Done again with a result that can, the step appends its messages once."""
+    manager, results = CheckpointManager(store), [object(), "done"]
+    state = new()
+
+    def work(run: StepRun) -> object:
+        run.state.messages.append(say("once"))
+        return results[len(tried)]
+
+    tried: list[int] = []
+    with pytest.raises(EncodeError, match="step_results"):
+        await manager.run(state, [Step("work", work)])
+    assert (len(state.messages), len(state.step_results)) == (0, 0)
+    tried.append(1)
+    await manager.run(state, [Step("work", work)])
+    loaded = await store.load(state.session_id)
+    assert (len(loaded.messages), loaded.step_results) == (1, {"work": "done"})
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,57 @@ async def test_what_cannot_be_joined(store: SessionStore) -> None:
     assert (await fork.abandon()).status == "abandoned"
 
 
+async def test_a_join_brings_all_that_was_acknowledged(store: SessionStore) -> None:
+    """A worker that goes on with the thread meanwhile is in, or is told that the thread is completed."""
+    root = await rooted(store, 1)
+    fork = await root.fork()
+    n_acknowledged, is_at_work = 0, asyncio.Event()
+
+    async def worker() -> None:
+        nonlocal n_acknowledged
+        while True:
+            await fork.append(said(f"f{n_acknowledged}"))
+            n_acknowledged += 1
+            is_at_work.set()
+            await asyncio.sleep(0.005)
+
+    working = asyncio.ensure_future(worker())
+    await is_at_work.wait()
+    joined = await root.join(fork)
+    with pytest.raises(ThreadError, match="completed"):
+        await working
+    assert words(list(joined.messages)) == ["m0", *(f"f{n}" for n in range(n_acknowledged))]
+
+
+async def test_a_thread_that_could_not_be_joined_goes_on(store: SessionStore) -> None:
+    root = await rooted(store, 1)
+    fork = await root.fork()
+    await fork.append(said("f0"))
+
+    def broken(_parent: holdall.SessionState, _child: holdall.SessionState) -> None:
+        raise LookupError("no")
+
+    with pytest.raises(LookupError):
+        await root.join(fork, broken)
+    assert await fork.status() == "active"
+    await fork.append(said("f1"))
+    assert words(list((await root.join(fork)).messages)) == ["m0", "f0", "f1"]
+    assert (await fork.status(), words(list((await root.join(fork)).messages))) == ("completed", ["m0", "f0", "f1"])
+
+
+@pytest.mark.parametrize("name", ["~" * 1024, "x" * 1024], ids=["of our own prefix", "plain"])
+async def test_threads_of_the_longest_ids(store: SessionStore, name: str) -> None:
+    """What names a record of ours fits a tag, however long the id in it."""
+    root = await rooted(store, 2, name)
+    fork = await root.fork(session_id=name[:-1] + "f")
+    await edited(store, root, "edited")
+    again = await fork.fork(1)
+    assert words(await fork.build_context()) == ["m0", "m1"]
+    assert words(await again.build_context()) == ["m0"]
+    for thread in (again, fork, root):
+        await thread.delete()
+
+
 async def test_parallel_joins_happen_once_each(store: SessionStore) -> None:
     root = await rooted(store, 1)
     forks = [await root.fork() for _ in range(5)]

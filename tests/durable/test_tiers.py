@@ -509,6 +509,39 @@ async def test_bounded_reads_ask_hot_alone(tiers: Tiers) -> None:
     assert await reader.load("nobody") == fresh
 
 
+async def test_a_conflict_ends_what_is_bounded(tiers: Tiers) -> None:
+    """Who was told that a copy is old is not given it again, nor told again that what is there is missing."""
+    worker, others = tiers.worker(reads="bounded", max_stale_s=60, negative_s=60), SessionStore(tiers.warm)
+    state = await saved(others)
+    assert await worker.load(state.session_id) == state
+    state.messages.append(say("past hot"))
+    await others.save(state)
+    updates = OptimisticStateStore(worker)
+
+    def count(one: SessionState) -> None:
+        one.token_count += 1
+
+    assert len((await updates.update(state.session_id, count, 1)).messages) == 4
+    seen = await worker.load(state.session_id)
+    await others.save(await others.load(state.session_id))
+    version = (await worker.store.read(seen.session_id)).version  # type: ignore[union-attr]
+    with pytest.raises(ConflictError):
+        await worker.delete(state.session_id, expected=version)
+    assert await worker.load(state.session_id) == await others.load(state.session_id)
+    fresh = new()
+    with pytest.raises(NotFoundError):
+        await worker.load(fresh.session_id)
+    await others.save(SessionState(fresh.session_id, fresh.user_id))
+    with pytest.raises(ConflictError):
+        await worker.save(fresh)
+    assert (await worker.load(fresh.session_id)).version == 1
+    await others.delete(fresh.session_id)
+    with pytest.raises(ConflictError):
+        await worker.save(await worker.load(fresh.session_id))
+    with pytest.raises(NotFoundError):
+        await worker.load(fresh.session_id)
+
+
 async def test_two_tiers_cannot_be_one_store() -> None:
     store = MemoryStore()
     with pytest.raises(ArgumentError):

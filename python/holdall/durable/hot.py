@@ -190,6 +190,11 @@ class HotCopies:
         if self._negative_s > 0:
             remember(self._missing_until, key, time.monotonic() + self._negative_s)
 
+    def note_current(self, key: str, version: Version | None) -> None:
+        """Note which version warm has named, None for none: no older copy is shown, and it counts as missing no more."""
+        self._missing_until.pop(key, None)
+        self._note(key, version)
+
     def is_missing(self, key: str) -> bool:
         """Whether the record was missing a moment ago."""
         until = self._missing_until.get(key)

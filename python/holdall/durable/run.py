@@ -125,8 +125,7 @@ class StepRunner:
                 self._tell(step, "skipped")
                 continue
             self._tell(step, "started")
-            result = await self._attempts(state, step, index)
-            state.step_results[step.name] = result
+            await self._attempts(state, step, index)
             done.append(step.name)
             unsaved = step
             # What ends with this step is known only when the next one comes; what does not depend on that is due now.
@@ -141,19 +140,22 @@ class StepRunner:
         await self._manager.save_checkpoint(state, index)
         self._tell(step, "saved")
 
-    async def _attempts(self, state: SessionState, step: Step, index: int) -> Any:
+    async def _attempts(self, state: SessionState, step: Step, index: int) -> None:
+        """Do a step and record what it gave, or leave the state as it was."""
         before = RestorePoint.of(state)
         key = f"{state.session_id}/{self._manager.generation_of(state)}/{step.name}"
         attempt = 0
         while True:
             try:
                 result = step.fn(StepRun(state, step.name, index, key, attempt))
-                return await result if inspect.isawaitable(result) else result
+                state.step_results[step.name] = await result if inspect.isawaitable(result) else result
             except BaseException as error:
                 # What the step changed before it failed is no part of the session, cancelled or not.
                 before.restore(state)
                 if not isinstance(error, Exception) or attempt >= self._retries or not self._retry_on(error):
                     raise
+            else:
+                return
             ceiling = min(_MAX_DELAY_S, _BASE_DELAY_S * 2.0**attempt)
             attempt += 1
             await self._sleep(self._draw() * ceiling)

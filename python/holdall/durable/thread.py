@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from holdall.durable.keys import MAX_ID_BYTES, check_id, session_key
 from holdall.durable.optimistic import OptimisticStateStore
 from holdall.durable.sessions import NO_LOG
 from holdall.durable.tree import ThreadNode, tree_of
-from holdall.errors import ArgumentError, ConflictError, ThreadError
+from holdall.errors import ArgumentError, ConflictError, HoldallError, StoreUnavailableError, ThreadError
 from holdall.state import SessionState
 from holdall.state.thread import (
     ABANDONED,
@@ -148,7 +149,8 @@ class ConversationThread:
     ) -> SessionState:
         """Bring what came of a thread into this one, in one write, and complete the thread. Done twice, it happens once.
 
-        Costs and tokens are added in any case.
+        The thread is completed first, so that nothing is added to it that is not brought; where it cannot be joined it goes
+        on as it was. Costs and tokens are added in any case. After a lost connection, join again.
 
         Args:
             thread: A thread that was forked from this one.
@@ -171,7 +173,8 @@ class ConversationThread:
             raise ThreadError(f"{child_id!r} is no thread of {self.session_id!r}", thread=child_id)
         if child.status == ABANDONED:
             raise ThreadError(f"{child_id!r} was abandoned and cannot be joined", thread=child_id)
-        bring = joiner(strategy, summarizer)
+        bring, was = joiner(strategy, summarizer), child.status
+        child = await self._set_status(child_id, COMPLETED)
 
         async def add(state: SessionState) -> None:
             if child_id in joined_threads(state):
@@ -181,9 +184,23 @@ class ConversationThread:
             state.token_count += child.token_count
             state.metadata[JOINED] = [*joined_threads(state), child_id]
 
-        state = await self._updates.update(self.session_id, add)
-        await self._set_status(child_id, COMPLETED)
-        return state
+        try:
+            return await self._updates.update(self.session_id, add)
+        except StoreUnavailableError:
+            raise  # perhaps it was joined
+        except Exception:
+            await self._reopen(child_id, was)
+            raise
+
+    async def _reopen(self, session_id: str, status: str) -> None:
+        """Let a thread that was not joined be what it was."""
+
+        def reopen(state: SessionState) -> None:
+            state.status = status
+
+        if status != COMPLETED:
+            with contextlib.suppress(HoldallError):
+                await self._updates.update(session_id, reopen)
 
     async def complete(self) -> SessionState:
         """End the thread: what it found stands, and nothing is added any more."""

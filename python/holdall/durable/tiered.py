@@ -179,10 +179,19 @@ class TieredStore:
             fence=fence,
             op_id=op_id,
         )
-        version = await self._write(checked, op_id)
+        try:
+            version = await self._write(checked, op_id)
+        except ConflictError as error:
+            self._note_conflict(key, error)
+            raise
         if self.hot is not None:
             await self.hot.follow(checked, version)
         return version
+
+    def _note_conflict(self, key: str, error: ConflictError) -> None:
+        """Show no copy any more that is older than what a conflict has named: who reads again must not meet it again."""
+        if self.hot is not None:
+            self.hot.note_current(key, error.actual)
 
     async def _write(self, write: rules.Write, op_id: str | None) -> Version:
         if self.archive_tier is None:
@@ -269,7 +278,11 @@ class TieredStore:
 
         A copy in a tier that cannot be reached is never shown again; `sweep` removes it from the archive.
         """
-        was_there = await self._delete(key, expected, fence, op_id)
+        try:
+            was_there = await self._delete(key, expected, fence, op_id)
+        except ConflictError as error:
+            self._note_conflict(key, error)
+            raise
         if self.hot is not None:
             await self.hot.drop(key)
         return was_there

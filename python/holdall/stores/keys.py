@@ -14,8 +14,9 @@ from holdall.errors import ArgumentError, DecodeError
 from holdall.stores.base import Absent, Blob, Entry, Version
 
 MAX_KEY_BYTES = 4096
-# A btree page of PostgreSQL takes index rows up to 2704 bytes: name, value and the row's own bytes must fit one.
-MAX_TAG_BYTES = 1024
+# A btree page of PostgreSQL takes index rows up to 2704 bytes: name, value and the row's own bytes must fit one. More than an
+# id's 1024, since tags also name records of our own, whose keys are an id with something before it.
+MAX_TAG_BYTES = 2048
 MAX_NAME_BYTES = 256
 MAX_TTL_S = 1e10  # 317 years: within the timestamps of every backend
 MAX_FENCE = 2**63 - 1
