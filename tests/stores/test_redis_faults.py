@@ -7,7 +7,9 @@ import contextlib
 import datetime as dt
 import ipaddress
 import itertools
+import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ from redis.backoff import NoBackoff
 
 from holdall.errors import ArgumentError, DecodeError, OutcomeUnknownError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Entry, Version
+from holdall.stores.chain import Link, link_tags
 from holdall.stores.redis import RedisStore
-from tests.servers.process import HOST, free_port
+from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.redis import Cluster, Node, Sentinels, redis_program, valkey_program
 
 HEAD = Blob("msgpack", b"\x80")
@@ -209,6 +212,22 @@ async def test_an_evicted_log_is_an_error_and_not_an_empty_one(store: RedisStore
         await store.read("k")
     await store.write("k", HEAD, expected=version, ttl_s=60, keep=0)
     assert (await store.read("k")) is not None
+
+
+async def test_an_evicted_log_is_an_error_wherever_it_is_in_a_chain(store: RedisStore, admin: Redis, namespace: str):
+    """The log of a thread, and of what it takes over: a context is whole or an error."""
+    entries = [Entry("message", b"%d" % n) for n in range(3)]
+    root = await store.write("root", HEAD, expected=ABSENT, ttl_s=60, append=entries)
+    tags = link_tags("thread", Link("root", 2, root.generation))
+    await store.write("thread", HEAD, expected=ABSENT, ttl_s=60, append=entries[:1], tags=tags)
+    assert [len(record.entries) for record in await store.read_chain("thread", limit=9)] == [1, 2]
+    for key in ("root", "thread"):
+        log = next(iter([name async for name in admin.scan_iter(match=f"{namespace}:*:l:{key}")]))
+        await admin.delete(log)
+        with pytest.raises(StoreUnavailableError, match="noeviction"):
+            await store.read_chain("thread", limit=9)
+        await admin.rpush(log, *(b"message\0%d" % n for n in range(3 if key == "root" else 1)))
+    assert [len(record.entries) for record in await store.read_chain("thread", limit=9)] == [1, 2]
 
 
 # ---- scripts and connections
@@ -417,6 +436,31 @@ async def test_replicas_are_waited_for(sentinel_server: Sentinels, namespace: st
         await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
     assert (await store.read("k")) is not None
     await store.aclose()
+
+
+async def test_a_repeat_waits_for_the_replicas_too(namespace: str):
+    """Over whatever connection it comes: answered from memory, it is acknowledged once the replicas have what it repeats."""
+    master = Node(valkey_program(), config="repl-diskless-sync-delay 0\n")
+    replica = Node(valkey_program(), config=f"replicaof 127.0.0.1 {master.port}\n")
+    try:
+        with replica.client() as client:
+            wait_until("the replica is linked", lambda: client.info("replication")["master_link_status"] == "up")
+        process = replica.server.process
+        assert process is not None
+        options: dict[str, Any] = {"namespace": namespace, "wait_replicas": 1, "timeout_s": 1.0}
+        async with contextlib.aclosing(RedisStore(master.url, **options)) as store:
+            await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
+            os.kill(process.pid, signal.SIGSTOP)
+            with pytest.raises(OutcomeUnknownError, match=r"lost \(TimeoutError: 0 of 1 replicas"):
+                await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")
+        async with contextlib.aclosing(RedisStore(master.url, **options)) as store:
+            with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas"):
+                await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")
+            os.kill(process.pid, signal.SIGCONT)
+            assert (await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")).number == 2
+    finally:
+        replica.stop()
+        master.stop()
 
 
 async def test_cluster_writes_wait_for_replicas(namespace: str):

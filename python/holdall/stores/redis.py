@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from holdall.errors import ArgumentError, StoreUnavailableError
 from holdall.stores import keys, lost, redis_rate, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
-from holdall.stores.chain import walk_chain
+from holdall.stores.chain import link_of, walk_chain
 from holdall.stores.redis_index import RedisIndex
 from holdall.stores.redis_link import BACKEND, WRITES, RedisLink, damaged
 
@@ -199,9 +199,14 @@ class RedisStore:
         args = [limit, self._namespace, key]
         rows = await self._link.call("read_chain", lambda: self._link.run("read_chain", slot, args), is_repeatable=True)
         try:
-            return [_record(row[0].decode(), row[1:], 0) for row in rows]
+            chain = [_record(row[0].decode(), row[1:], 0) for row in rows]
         except (ValueError, TypeError, AttributeError) as error:
             raise keys.not_ours("redis", key, error) from error
+        links = [None, *(link_of(record.tags) for record in chain)]
+        for record, link in zip(chain, links, strict=False):
+            if len(record.entries) != (record.log_len if link is None else min(link.at, record.log_len)):
+                raise damaged("read_chain", record.key)
+        return chain
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry without a new version; False where there is no such record."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError
+from holdall.errors import ArgumentError, ClosedError, OutcomeUnknownError, StoreUnavailableError
 from holdall.stores import keys, lost
 from holdall.stores.lua import Script, script
 
@@ -35,6 +36,8 @@ _REFUSED = (
     exceptions.MaxConnectionsError,
     exceptions.RedisClusterException,
 )
+# How long what is written beside a call stands, so that its connection has something to wait for.
+_MARK_MS = 1000
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)
 
 
@@ -150,43 +153,62 @@ class RedisLink:
     async def run_and_wait(
         self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any], *, replicas: int
     ) -> tuple[Any, int]:
-        """Call a script, and then WAIT on the connection it went through; return the reply and how many replicas have it."""
+        """Call a script, and then WAIT on the connection it went through; return the reply and how many replicas have it.
+
+        WAIT waits for what this connection has written. The script writes nothing where it answers a repeated call from
+        memory, whose first copy went over another connection, perhaps: so something is written in any case.
+        """
         lua = script(name)
+        mark = (b"SET", slot_keys[0].partition(b"}")[0] + b"}:w", b"", b"PX", _MARK_MS)
         wait = ("WAIT", replicas, int(self._timeout_s * 500))
         for head in (("EVALSHA", lua.sha), ("EVAL", lua.text)):
             command = (*head, len(slot_keys), *slot_keys, *args)
             try:
                 async with self._slots:
-                    reply, n = await self._both(slot_keys[0], command, wait)
+                    reply, n = await self._all(slot_keys[0], command, mark, wait)
             except exceptions.NoScriptError:
                 continue
-            return reply, int(n)
+            return reply, n
         raise AssertionError("EVAL needs no loaded script")
 
-    async def _both(self, key: bytes, command: tuple[Any, ...], wait: tuple[Any, ...]) -> tuple[Any, Any]:
+    async def _all(self, key: bytes, command: tuple[Any, ...], *more: tuple[Any, ...]) -> tuple[Any, int]:
+        """Send commands over one connection; return the replies to the first and the last, 0 if one after the first failed."""
         client = self.client
         if isinstance(client, RedisCluster):
             await client.initialize()
-            node: ClusterNode = cast("ClusterNode", client.get_node_from_key(cast("str", key)))
-            connection = node.acquire_connection()
             try:
-                await connection.send_packed_command(connection.pack_command(*command))
-                reply = await node.parse_response(connection, "EVALSHA")
-                await connection.send_packed_command(connection.pack_command(*wait))
-                return reply, await node.parse_response(connection, "WAIT")
+                return await self._all_at(client, key, command, *more)
             except exceptions.MovedError:
-                # the slot is elsewhere now; the client learns where from a plain call
-                return await client.execute_command(*command), 0
-            finally:
-                # older redis-py has no method for it
-                getattr(node, "release", node._free.append)(connection)  # noqa: SLF001
+                # the slot is elsewhere now, and nothing was done; the client learns where from a plain call
+                await client.execute_command("EXISTS", key)
+                return await self._all_at(client, key, command, *more)
         pipe = client.pipeline(transaction=False)
-        pipe.execute_command(*command)
-        pipe.execute_command(*wait)
-        reply, n = await pipe.execute(raise_on_error=False)
+        for one in (command, *more):
+            pipe.execute_command(*one)
+        reply, *rest = await pipe.execute(raise_on_error=False)
         if isinstance(reply, Exception):
             raise reply
-        return reply, n
+        return reply, 0 if any(isinstance(one, Exception) for one in rest) else int(rest[-1])
+
+    async def _all_at(
+        self, client: RedisCluster, key: bytes, command: tuple[Any, ...], *more: tuple[Any, ...]
+    ) -> tuple[Any, int]:
+        """Send commands to the node that has a key."""
+        node: ClusterNode = cast("ClusterNode", client.get_node_from_key(cast("str", key)))
+        connection = node.acquire_connection()
+        last: Any = 0
+        try:
+            await connection.send_packed_command(connection.pack_command(*command))
+            reply = await node.parse_response(connection, "EVALSHA")
+            with contextlib.suppress(exceptions.ResponseError):
+                for one in more:
+                    last = 0
+                    await connection.send_packed_command(connection.pack_command(*one))
+                    last = await node.parse_response(connection, "WAIT")
+        finally:
+            # older redis-py has no method for it
+            getattr(node, "release", node._free.append)(connection)  # noqa: SLF001
+        return reply, int(last)
 
     async def call(self, operation: str, work: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
         """Run `work`, once more after a lost connection if it is repeatable.
@@ -201,6 +223,9 @@ class RedisLink:
                 return await work()
             except exceptions.NoScriptError as error:
                 raise lost.unavailable(BACKEND, operation, error) from error
+            except OutcomeUnknownError:
+                # said by `work` itself: too few replicas have the write
+                raise
             except (*_REFUSED, *_LOST) as error:
                 was_sent = was_sent or not _was_never_sent(error)
                 is_lost = isinstance(error, _LOST) and not isinstance(error, _REFUSED)
