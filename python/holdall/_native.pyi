@@ -603,8 +603,9 @@ class Packer:
             low_water: Share of the budget that a stable window is cut to once it is full; a first window, which follows
                 none, is cut to halfway between that and the budget.
             tuning: Constants of what a message of a conversation is worth, over the defaults that were chosen by evidence
-                recall: "recency_floor", "relevance_floor", "information", "fidelity", "fidelity_power", "fusion",
-                "power", "near", "tail", "reach"; for those who measure (`python -m benches.tune_packing`).
+                recall: "recency_floor", "related_recency_floor", "relevance_floor", "information", "fidelity",
+                "fidelity_power", "fusion", "power", "near", "tail", "reach"; for those who measure (`python -m
+                benches.tune_packing`).
             max_states: Limit of the exact search, deterministic; past it `bound` exceeds `value`.
             deadline_s: Limit of the exact search in seconds; what comes back then depends on the machine.
             cache_bytes: What may be remembered of messages that were packed, so that a grown conversation costs its new

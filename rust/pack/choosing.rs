@@ -118,7 +118,7 @@ impl Packing<'_> {
         entries.map(|entry| entry.message.searchable()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Relevance of each message, 0 to 1.
+    /// Relevance of each message, 0 to 1; none where the query says nothing of any.
     fn score(&self, histories: &mut Histories, query: &Terms) -> Result<Vec<f64>> {
         let mut scores = histories.scores(self.it.keys, self.it.messages, query);
         self.leave_out_required(&mut scores);
@@ -134,6 +134,9 @@ impl Packing<'_> {
             let mut given = given.to_vec();
             self.leave_out_required(&mut given);
             scores = fuse_by_score(&scores, &given, self.settings.tuning.fusion)?;
+        }
+        if scores.iter().all(|score| *score <= 0.0) {
+            return Ok(Vec::new());
         }
         Ok(self.settings.tuning.spread.apply(&scores))
     }

@@ -111,7 +111,7 @@ pub(super) struct Packing<'a> {
     pub(super) summary_tokens: u64,
     /// How the rounds fade.
     pub(super) decay: Decay,
-    /// Per message, once there is something to choose.
+    /// Per message, once there is something to choose; empty where the query says nothing of any.
     pub(super) relevance: Vec<f64>,
     /// Per group, how much it says for its tokens, the most being 1; empty where that counts for nothing.
     pub(super) information: Vec<f64>,

@@ -78,14 +78,16 @@ impl Packing<'_> {
             What::Group(at) => {
                 let (Some(group), Some(kind)) = (self.found.groups.get(at), self.kinds.get(at)) else { return 0.0 };
                 let recency = self.decay.at(i64::try_from(group.round).unwrap_or(i64::MAX));
-                let relevance = group.indices().filter_map(|index| self.relevance.get(index)).copied();
-                let relevance = relevance.reduce(f64::max).unwrap_or(1.0);
                 let tuning = &self.settings.tuning;
-                let says = tuning.information * self.information.get(at).copied().unwrap_or(0.0);
-                weight(*kind)
-                    * Tuning::floored(tuning.recency_floor, recency)
-                    * Tuning::floored(tuning.relevance_floor.max(says), relevance)
-                    * self.faded(at)
+                let relevance = group.indices().filter_map(|index| self.relevance.get(index)).copied();
+                let standing = match relevance.reduce(f64::max) {
+                    Some(relevance) => {
+                        let says = tuning.information * self.information.get(at).copied().unwrap_or(0.0);
+                        tuning.standing(recency, relevance, tuning.relevance_floor.max(says))
+                    }
+                    None => Tuning::floored(tuning.recency_floor, recency),
+                };
+                weight(*kind) * standing * self.faded(at)
             }
         }
     }
