@@ -38,7 +38,7 @@ impl Packing<'_> {
         let n = self.found.groups.len();
         let mut field = Field {
             whats: Vec::with_capacity(n + 1),
-            candidates: Candidates::new(self.settings.alpha, n + 1),
+            candidates: Candidates::new(self.settings.alpha, n + 1, 0),
             shortened: Vec::new(),
         };
         for at in (0..n).filter(|at| !left_out.contains(at)) {

@@ -1,5 +1,7 @@
 //! Packing plain items: group, order, choose, report.
 
+use std::sync::OnceLock;
+
 use crate::item::Kind;
 use crate::{Error, Result};
 
@@ -51,78 +53,241 @@ pub fn default_fidelity(tokens: u64, full: u64) -> f64 {
 }
 
 /// A unit of choice: the members of a group, or one item.
+#[derive(Debug, Clone)]
 struct Unit {
     first: u32,
     /// Range in the list of members; empty for an item that stands alone.
     members: (u32, u32),
 }
 
-/// What came of packing items.
+/// How items come together in units, the candidates.
 #[derive(Debug, Clone)]
-pub struct PackedItems {
-    /// One row per item, in input order.
-    pub report: Report,
-    /// Indices of the kept items, in conversation order.
-    pub kept: Vec<u32>,
-    /// What was chosen from, where the choice has no bound of its own.
-    pub open: Option<Candidates>,
+enum Grouping {
+    /// Every item is a unit, and they came in order.
+    Alone,
+    /// Otherwise.
+    Mixed {
+        /// Indices in conversation order.
+        order: Vec<u32>,
+        units: Vec<Unit>,
+        members: Vec<u32>,
+    },
 }
 
-/// Choose among `items`, and say what became of each.
+/// What came of packing items. The report is made when it is asked for.
+#[derive(Debug, Clone)]
+pub struct PackedItems {
+    /// Tokens of what is in.
+    pub tokens: u64,
+    /// Its total value.
+    pub value: f64,
+    /// No choice is worth more; NaN where the strategy proves nothing.
+    pub bound: f64,
+    /// Tokens that were available.
+    pub budget: u64,
+    items: Vec<Item>,
+    forms: Vec<ItemForm>,
+    candidates: Candidates,
+    grouping: Grouping,
+    /// By unit.
+    chosen: Vec<Option<u16>>,
+    /// By item.
+    levels: Vec<Option<u16>>,
+    report: OnceLock<Report>,
+}
+
+/// Choose among `items`.
 ///
 /// # Errors
 /// `Error::RequiredOverflow` when the required items do not fit in their smallest forms.
 pub fn pack_items(
-    items: &[Item],
-    forms: &[ItemForm],
+    items: Vec<Item>,
+    forms: Vec<ItemForm>,
     budget: u64,
     strategy: Strategy,
     alpha: f64,
     limits: Limits,
 ) -> Result<PackedItems> {
-    let order = conversation_order(items);
-    let (units, members) = units(items, &order);
-    let mut candidates = Candidates::new(alpha, units.len());
-    for unit in &units {
-        push_unit(&mut candidates, unit, &members, items, forms);
+    let mut candidates = Candidates::new(alpha, items.len(), forms.len());
+    let grouping = Grouping::of(&items);
+    match &grouping {
+        Grouping::Alone => {
+            for item in &items {
+                candidates.push(item.priority, item.required, item.tokens);
+                for level in 1..=levels(item) {
+                    let (_, tokens, fidelity) = member_form(item, &forms, level);
+                    candidates.push_form(tokens, fidelity);
+                }
+            }
+        }
+        Grouping::Mixed { units, members, .. } => {
+            for unit in units {
+                push_unit(&mut candidates, unit, members, &items, &forms);
+            }
+        }
     }
     let plan = match choose(&candidates, budget, strategy, limits)? {
         Ok(plan) => plan,
         Err(shortfall) => {
             let label = |n: usize| {
-                let first = units.get(n).map_or(0, |unit| unit.first);
-                let kind = items.get(first as usize).and_then(|item| item.kind.name()).unwrap_or("required");
+                let first = grouping.first_of(n);
+                let kind = items.get(first).and_then(|item| item.kind.name()).unwrap_or("required");
                 format!("item {first} ({kind})")
             };
             let needs = shortfall.needs.into_iter().map(|(n, tokens)| (label(n), tokens)).collect();
             return Err(Error::RequiredOverflow { budget, total: shortfall.total, items: needs });
         }
     };
-    let mut rows: Vec<Row> = items.iter().enumerate().map(|(n, item)| empty_row(n as u32, item)).collect();
-    for (n, (unit, chosen)) in units.iter().zip(&plan.chosen).enumerate() {
-        for member in members_of(unit, &members) {
-            let (Some(item), Some(row)) = (items.get(*member as usize), rows.get_mut(*member as usize)) else {
-                continue;
-            };
-            match chosen {
-                None => {
-                    let is_too_large = candidates.least_tokens(n) > budget;
-                    row.fate = Fate::Dropped(if is_too_large { Reason::TooLarge } else { Reason::OverBudget });
-                }
-                Some(level) => {
-                    let (label, tokens, _) = member_form(item, forms, *level);
-                    row.fate = Fate::Kept(label);
-                    row.tokens = tokens;
+    let mut levels = Vec::new();
+    if let Grouping::Mixed { units, members, .. } = &grouping {
+        levels.resize(items.len(), None);
+        for (unit, chosen) in units.iter().zip(&plan.chosen) {
+            for member in members_of(unit, members) {
+                if let Some(level) = levels.get_mut(*member as usize) {
+                    *level = *chosen;
                 }
             }
         }
     }
-    let kept = order
-        .into_iter()
-        .filter(|n| rows.get(*n as usize).is_some_and(|row| matches!(row.fate, Fate::Kept(_))))
-        .collect();
-    let report = Report { rows, tokens: plan.tokens, budget, value: plan.value, bound: plan.bound };
-    Ok(PackedItems { report, kept, open: plan.bound.is_nan().then_some(candidates) })
+    Ok(PackedItems {
+        tokens: plan.tokens,
+        value: plan.value,
+        bound: plan.bound,
+        budget,
+        items,
+        forms,
+        candidates,
+        grouping,
+        chosen: plan.chosen,
+        levels,
+        report: OnceLock::new(),
+    })
+}
+
+impl PackedItems {
+    /// The items that are in, in conversation order: index, form and tokens.
+    pub fn kept(&self) -> impl Iterator<Item = (usize, Label, u64)> {
+        let (all, order) = match &self.grouping {
+            Grouping::Alone => (self.chosen.as_slice(), <&[u32]>::default()),
+            Grouping::Mixed { order, .. } => (<&[Option<u16>]>::default(), order.as_slice()),
+        };
+        let alone = all.iter().copied().enumerate();
+        let mixed = order.iter().map(|n| (*n as usize, self.levels.get(*n as usize).copied().flatten()));
+        alone.chain(mixed).filter_map(|(n, level)| {
+            let item = self.items.get(n)?;
+            let (label, tokens, _) = member_form(item, &self.forms, level?);
+            Some((n, label, tokens))
+        })
+    }
+
+    /// How many of them there are at the most.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there was nothing to choose from.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// What no choice within the budget is worth more than, worked out here where the strategy proves nothing.
+    ///
+    /// # Errors
+    /// As the solver.
+    pub fn proven_bound(&self) -> Result<f64> {
+        if !self.bound.is_nan() {
+            return Ok(self.bound);
+        }
+        let best = choose(&self.candidates, self.budget, Strategy::Optimal, Limits::default())?;
+        Ok(best.map_or(self.value, |plan| plan.bound.max(self.value)))
+    }
+
+    /// What became of every item, in input order.
+    pub fn report(&self) -> &Report {
+        self.report.get_or_init(|| self.make_report())
+    }
+
+    fn make_report(&self) -> Report {
+        let mut rows: Vec<Row> = (0..).zip(&self.items).map(|(n, item)| empty_row(n, item)).collect();
+        let mut fill = |n: usize, least: u64, chosen: Option<u16>| {
+            let (Some(item), Some(row)) = (self.items.get(n), rows.get_mut(n)) else { return };
+            if let Some(level) = chosen {
+                let (label, tokens, _) = member_form(item, &self.forms, level);
+                row.fate = Fate::Kept(label);
+                row.tokens = tokens;
+            } else {
+                row.fate = Fate::Dropped(if least > self.budget { Reason::TooLarge } else { Reason::OverBudget });
+            }
+        };
+        for (n, chosen) in self.chosen.iter().enumerate() {
+            let least = self.candidates.least_tokens(n);
+            match &self.grouping {
+                Grouping::Alone => fill(n, least, *chosen),
+                Grouping::Mixed { units, members, .. } => {
+                    for member in units.get(n).map_or(<&[u32]>::default(), |unit| members_of(unit, members)) {
+                        fill(*member as usize, least, *chosen);
+                    }
+                }
+            }
+        }
+        Report { rows, tokens: self.tokens, budget: self.budget, value: self.value, bound: self.bound }
+    }
+
+    /// A summary of `tokens` tokens took the place of dropped items.
+    pub fn add_summary(&mut self, summarised: &[u32], tokens: u64, value: f64) {
+        let mut report = self.report.take().unwrap_or_else(|| self.make_report());
+        for index in summarised {
+            if let Some(row) = report.rows.get_mut(*index as usize) {
+                row.fate = Fate::Dropped(Reason::Summarized);
+            }
+        }
+        report.rows.push(Row {
+            source: Source::Summary,
+            index: 0,
+            kind: Kind::SUMMARY,
+            fate: Fate::Kept(Label::Summary),
+            tokens,
+            full_tokens: tokens,
+        });
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.value += value;
+        // The summary was not among the candidates, so nothing is proven about it.
+        self.bound = self.value;
+        (report.tokens, report.value, report.bound) = (self.tokens, self.value, self.bound);
+        self.report = OnceLock::from(report);
+    }
+}
+
+impl Grouping {
+    fn of(items: &[Item]) -> Self {
+        let mut position = i64::MIN;
+        let is_alone = items.iter().all(|item| {
+            let is_next = item.position >= position;
+            position = item.position;
+            is_next && item.group == Item::NO_GROUP && !item.is_empty
+        });
+        if is_alone {
+            return Self::Alone;
+        }
+        let order = conversation_order(items);
+        let (units, members) = units(items, &order);
+        Self::Mixed { order, units, members }
+    }
+
+    /// The first item of unit `n`.
+    fn first_of(&self, n: usize) -> usize {
+        match self {
+            Self::Alone => n,
+            Self::Mixed { units, .. } => units.get(n).map_or(0, |unit| unit.first as usize),
+        }
+    }
+}
+
+/// The smaller forms of an item, in numbers.
+fn levels(item: &Item) -> u16 {
+    u16::try_from(item.forms.1 - item.forms.0).unwrap_or(u16::MAX)
 }
 
 /// Indices by position, those of equal position in the order they came.
@@ -171,20 +336,12 @@ fn members_of<'a>(unit: &Unit, members: &'a [u32]) -> &'a [u32] {
 }
 
 fn push_unit(candidates: &mut Candidates, unit: &Unit, members: &[u32], items: &[Item], forms: &[ItemForm]) {
-    if let [alone] = members_of(unit, members)
-        && let Some(item) = items.get(*alone as usize)
-        && item.forms.0 == item.forms.1
-    {
-        candidates.push(item.priority, item.required, item.tokens);
-        return;
-    }
     let members = || members_of(unit, members).iter().filter_map(|n| items.get(*n as usize));
-    let levels = members().map(|item| item.forms.1 - item.forms.0).max().unwrap_or(0);
+    let levels = members().map(levels).max().unwrap_or(0);
     let priority = members().map(|item| item.priority).fold(0.0, f64::max);
     let full = members().fold(0_u64, |sum, item| sum.saturating_add(item.tokens));
     candidates.push(priority, members().any(|item| item.required), full);
     for level in 1..=levels {
-        let level = u16::try_from(level).unwrap_or(u16::MAX);
         let mut tokens = 0_u64;
         let mut kept = 0.0;
         for item in members() {

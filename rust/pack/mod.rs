@@ -5,6 +5,7 @@ mod cache;
 mod calibrate;
 mod choosing;
 mod conversation;
+mod density;
 mod entry;
 mod field;
 mod history;

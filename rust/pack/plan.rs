@@ -2,6 +2,7 @@
 
 use crate::{Result, score};
 
+use super::density::fill_by_density;
 use super::purchase::{Limits, Offers};
 
 /// How to choose.
@@ -22,21 +23,28 @@ pub struct Form {
     pub fidelity: f64,
 }
 
+/// One candidate.
 #[derive(Debug, Clone, Copy)]
-struct Unit {
-    priority: f64,
+pub(super) struct Unit {
+    pub(super) priority: f64,
+    /// Tokens of the full form.
+    pub(super) tokens: u64,
+    /// Where the other forms lie, and how many there are.
+    forms: u32,
+    n_forms: u16,
     required: bool,
-    start: u32,
-    end: u32,
 }
 
 /// Candidates in conversation order, each with its forms, the full one first.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {
-    units: Vec<Unit>,
+    pub(super) units: Vec<Unit>,
+    /// All but the full ones.
     forms: Vec<Form>,
     alpha: f64,
     n_required: usize,
+    /// Whether some form is said to be worth more than the full one.
+    pub(super) has_worthier: bool,
 }
 
 /// Which form of each candidate is packed.
@@ -64,23 +72,26 @@ pub struct Shortfall {
 impl Candidates {
     /// No candidates yet. A candidate is worth priority x tokens^`alpha`.
     #[must_use]
-    pub fn new(alpha: f64, capacity: usize) -> Self {
-        Self { units: Vec::with_capacity(capacity), forms: Vec::with_capacity(capacity), alpha, n_required: 0 }
+    pub fn new(alpha: f64, capacity: usize, forms: usize) -> Self {
+        let (units, forms) = (Vec::with_capacity(capacity), Vec::with_capacity(forms));
+        Self { units, forms, alpha, n_required: 0, has_worthier: false }
     }
 
     /// Add a candidate in its full form.
+    #[inline]
     pub fn push(&mut self, priority: f64, required: bool, tokens: u64) {
-        let start = self.forms.len() as u32;
-        self.forms.push(Form { tokens, fidelity: 1.0 });
         self.n_required += usize::from(required);
-        self.units.push(Unit { priority, required, start, end: start + 1 });
+        self.units.push(Unit { priority, tokens, forms: self.forms.len() as u32, n_forms: 0, required });
     }
 
-    /// Add another form to the candidate pushed last.
+    /// Add another form to the candidate pushed last; one has 65,535 of them at the most.
     pub fn push_form(&mut self, tokens: u64, fidelity: f64) {
-        if let Some(unit) = self.units.last_mut() {
+        if let Some(unit) = self.units.last_mut()
+            && unit.n_forms < u16::MAX
+        {
             self.forms.push(Form { tokens, fidelity });
-            unit.end += 1;
+            self.has_worthier |= fidelity > 1.0;
+            unit.n_forms += 1;
         }
     }
 
@@ -102,46 +113,55 @@ impl Candidates {
         self.units.is_empty()
     }
 
-    /// Forms of candidate `n`.
-    #[must_use]
-    pub fn forms(&self, n: usize) -> &[Form] {
-        self.units.get(n).and_then(|unit| self.forms.get(unit.start as usize..unit.end as usize)).unwrap_or_default()
+    /// The forms of a candidate besides the full one.
+    fn others(&self, unit: &Unit) -> &[Form] {
+        let start = unit.forms as usize;
+        self.forms.get(start..start + usize::from(unit.n_forms)).unwrap_or_default()
     }
 
-    fn full(&self, unit: &Unit) -> u64 {
-        self.forms.get(unit.start as usize).map_or(0, |form| form.tokens)
+    /// Form `at` of a candidate, 0 for the full one.
+    fn form(&self, unit: &Unit, at: u16) -> Option<Form> {
+        match at.checked_sub(1) {
+            None => Some(unit.full()),
+            Some(at) => self.others(unit).get(usize::from(at)).copied(),
+        }
     }
 
     /// What a candidate is worth in full; worked out when asked for, since the textbook rule only asks for what it takes.
     fn worth(&self, unit: &Unit) -> f64 {
-        score::value(unit.priority, self.full(unit), self.alpha, 1.0)
+        score::value(unit.priority, unit.tokens, self.alpha, 1.0)
     }
 
     /// Forms that may be used: the full one, and those that are smaller than it.
-    fn usable(&self, n: usize) -> impl Iterator<Item = (u16, Form)> {
-        let forms = self.forms(n);
-        let full = forms.first().map_or(0, |form| form.tokens);
-        let small = forms.iter().enumerate().filter(move |(at, form)| *at == 0 || form.tokens < full);
-        small.map(|(at, form)| (at as u16, *form))
+    pub(super) fn usable(&self, unit: &Unit) -> impl Iterator<Item = (u16, Form)> {
+        let full = unit.full();
+        let others = (1..).zip(self.others(unit)).map(|(at, form)| (at, *form));
+        std::iter::once((0, full)).chain(others.filter(move |(_, form)| form.tokens < full.tokens))
     }
 
-    fn smallest(&self, n: usize) -> (u16, Form) {
-        if let [only] = self.forms(n) {
-            return (0, *only);
+    pub(super) fn smallest(&self, unit: &Unit) -> (u16, Form) {
+        if unit.n_forms == 0 {
+            return (0, unit.full());
         }
-        self.usable(n).min_by_key(|(_, form)| form.tokens).unwrap_or((0, Form { tokens: 0, fidelity: 1.0 }))
+        self.usable(unit).min_by_key(|(_, form)| form.tokens).unwrap_or((0, unit.full()))
     }
 
     /// Tokens of the smallest form of candidate `n`.
     #[must_use]
     pub fn least_tokens(&self, n: usize) -> u64 {
-        self.smallest(n).1.tokens
+        self.units.get(n).map_or(0, |unit| self.smallest(unit).1.tokens)
     }
 
     /// Tokens of the full forms of all.
     #[must_use]
     pub fn all_tokens(&self) -> u64 {
-        self.units.iter().fold(0_u64, |sum, unit| sum.saturating_add(self.full(unit)))
+        self.units.iter().fold(0_u64, |sum, unit| sum.saturating_add(unit.tokens))
+    }
+}
+
+impl Unit {
+    const fn full(&self) -> Form {
+        Form { tokens: self.tokens, fidelity: 1.0 }
     }
 }
 
@@ -175,8 +195,8 @@ pub fn choose(
         };
     }
     plan.tokens = 0;
-    for (n, (unit, at)) in candidates.units.iter().zip(&plan.chosen).enumerate() {
-        if let Some(form) = at.and_then(|at| candidates.forms(n).get(at as usize)) {
+    for (unit, at) in candidates.units.iter().zip(&plan.chosen) {
+        if let Some(form) = at.and_then(|at| candidates.form(unit, at)) {
             plan.tokens = plan.tokens.saturating_add(form.tokens);
             plan.value += candidates.worth(unit) * form.fidelity;
         }
@@ -194,7 +214,7 @@ fn take_required(
     plan: &mut Plan,
 ) -> Result<std::result::Result<(), Shortfall>> {
     let required = || candidates.units.iter().enumerate().filter(|(_, unit)| unit.required);
-    let full = required().fold(0_u64, |sum, (_, unit)| sum.saturating_add(candidates.full(unit)));
+    let full = required().fold(0_u64, |sum, (_, unit)| sum.saturating_add(unit.tokens));
     if full <= budget {
         for (n, _) in required() {
             set(plan, n, 0);
@@ -210,11 +230,11 @@ fn take_required(
     // Start from the smallest forms; a larger form is then an optional purchase of the difference.
     let mut upgrades = Offers::default();
     for (n, unit) in required() {
-        let (least, small) = candidates.smallest(n);
+        let (least, small) = candidates.smallest(unit);
         set(plan, n, least);
         upgrades.open(n);
         let worth = candidates.worth(unit);
-        for (at, form) in candidates.usable(n).filter(|(_, form)| form.tokens > small.tokens) {
+        for (at, form) in candidates.usable(unit).filter(|(_, form)| form.tokens > small.tokens) {
             upgrades.offer(at, form.tokens - small.tokens, worth * (form.fidelity - small.fidelity).max(0.0));
         }
     }
@@ -226,78 +246,22 @@ fn take_required(
     Ok(Ok(()))
 }
 
-fn set(plan: &mut Plan, n: usize, form: u16) {
+pub(super) fn set(plan: &mut Plan, n: usize, form: u16) {
     if let Some(place) = plan.chosen.get_mut(n) {
         *place = Some(form);
     }
 }
 
-/// The textbook rule: by priority per token, ties by position; what does not fit in full is tried in its smaller forms,
-/// the most faithful first, and else skipped.
-fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
-    // Density above place in one number, which compares faster than a pair.
-    let mut order: Vec<u128> = Vec::with_capacity(candidates.len());
-    let mut total = 1.0;
-    for (n, (unit, chosen)) in candidates.units.iter().zip(&plan.chosen).enumerate() {
-        if chosen.is_none() {
-            let tokens = candidates.full(unit).max(1) as f64;
-            let density = unit.priority / tokens;
-            total += tokens;
-            // Finite and not negative, so the bits are ordered as the numbers are.
-            order.push(u128::from(!density.to_bits()) << 32 | n as u128);
-        }
-    }
-    // Most of what is behind the first misfit fits no more: the front is sorted, then what may still fit of the rest.
-    let front = (order.len() as f64 * (left as f64 / total).min(1.0)) as usize;
-    let mut rest = order.as_mut_slice();
-    let mut size = front + front / 4 + 16;
-    while !rest.is_empty() {
-        let (sorted, others) = if size < rest.len() {
-            rest.select_nth_unstable(size);
-            rest.split_at_mut(size)
-        } else {
-            (rest, <&mut [u128]>::default())
-        };
-        sorted.sort_unstable();
-        take_fitting(candidates, sorted, &mut left, plan);
-        let mut n_fitting = 0;
-        for at in 0..others.len() {
-            if others.get(at).is_some_and(|key| candidates.least_tokens(place(*key)) <= left) {
-                others.swap(n_fitting, at);
-                n_fitting += 1;
-            }
-        }
-        rest = others.get_mut(..n_fitting).unwrap_or_default();
-        size *= 2;
-    }
-}
-
-/// The candidate of a key of the order by density.
-fn place(key: u128) -> usize {
-    (key as u32) as usize
-}
-
-/// Take what fits of candidates in this order.
-fn take_fitting(candidates: &Candidates, order: &[u128], left: &mut u64, plan: &mut Plan) {
-    for key in order {
-        let n = place(*key);
-        let fitting = candidates.usable(n).filter(|(_, form)| form.tokens <= *left);
-        let best = fitting.reduce(|best, next| if next.1.fidelity > best.1.fidelity { next } else { best });
-        if let Some((at, form)) = best {
-            set(plan, n, at);
-            plan.tokens = plan.tokens.saturating_add(form.tokens);
-            *left -= form.tokens;
-        }
-    }
-}
-
 /// Take the choice of largest value among the optional candidates; returns how far the bound lies above it.
 fn take_optional(candidates: &Candidates, budget: u64, limits: Limits, plan: &mut Plan) -> Result<f64> {
-    let mut offers = Offers::with_capacity(candidates.len(), candidates.forms.len());
-    for (n, unit) in candidates.units.iter().enumerate().filter(|(_, unit)| !unit.required) {
-        offers.open(n);
+    let optional = || (0..).zip(&candidates.units).filter(|(_, unit)| !unit.required);
+    let n = candidates.len() - candidates.n_required;
+    let mut offers = Offers::with_capacity(n, n + candidates.forms.len());
+    for (at, unit) in optional() {
+        offers.open(at);
         let worth = candidates.worth(unit);
-        for (at, form) in candidates.usable(n) {
+        offers.offer(0, unit.tokens, worth);
+        for (at, form) in candidates.usable(unit).skip(1) {
             offers.offer(at, form.tokens, worth * form.fidelity);
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Rendition {
     pub(super) tokens: Option<u64>,
     #[pyo3(get)]
     pub(super) name: Option<String>,
+    /// Whether the text is nothing but white space.
+    pub(super) is_blank: bool,
     counts: Counts,
 }
 
@@ -32,14 +34,20 @@ pub(super) struct Rendition {
 impl Rendition {
     #[new]
     #[pyo3(signature = (text, fidelity=None, *, tokens=None, name=None))]
-    fn new(text: Py<PyString>, fidelity: Option<f64>, tokens: Option<u64>, name: Option<String>) -> PyResult<Self> {
+    fn new(
+        text: &Bound<'_, PyString>,
+        fidelity: Option<f64>,
+        tokens: Option<u64>,
+        name: Option<String>,
+    ) -> PyResult<Self> {
         if let Some(share) = fidelity
             && !(share > 0.0 && share < 1.0)
         {
             let text = format!("the fidelity of a rendition must lie between 0 and 1, both excluded, not {share}");
             return Err(Error::Argument(text).into());
         }
-        Ok(Self { text, fidelity, tokens, name, counts: Counts::default() })
+        let is_blank = is_blank(text)?;
+        Ok(Self { text: text.clone().unbind(), fidelity, tokens, name, is_blank, counts: Counts::default() })
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -82,11 +90,6 @@ impl Rendition {
             && self.text.bind(py).as_any().eq(other.text.bind(py))?)
     }
 
-    /// Whether the text is nothing but white space.
-    pub(super) fn is_blank(&self, py: Python<'_>) -> PyResult<bool> {
-        is_blank(self.text.bind(py))
-    }
-
     /// Tokens of the text, the known number where there is one.
     pub(super) fn count(&self, py: Python<'_>, counter: &dyn Counter) -> PyResult<u64> {
         match self.tokens {
@@ -100,7 +103,7 @@ impl Rendition {
 #[pyfunction]
 #[pyo3(name = "_rendition")]
 fn rebuild_rendition(
-    text: Py<PyString>,
+    text: &Bound<'_, PyString>,
     fidelity: Option<f64>,
     tokens: Option<u64>,
     name: Option<String>,
@@ -453,10 +456,10 @@ fn read_renditions(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<Rendition>>> {
         if let Ok(ready) = one.cast::<Rendition>() {
             all.push(ready.clone().unbind());
         } else if let Ok(text) = one.cast::<PyString>() {
-            all.push(Py::new(py, Rendition::new(text.clone().unbind(), None, None, None)?)?);
+            all.push(Py::new(py, Rendition::new(text, None, None, None)?)?);
         } else if let Ok(pair) = one.cast::<PyTuple>() {
-            let (text, fidelity): (Py<PyString>, f64) = pair.extract()?;
-            all.push(Py::new(py, Rendition::new(text, Some(fidelity), None, None)?)?);
+            let (text, fidelity): (Bound<'_, PyString>, f64) = pair.extract()?;
+            all.push(Py::new(py, Rendition::new(&text, Some(fidelity), None, None)?)?);
         } else {
             let kind = one.get_type().name()?;
             let text = format!("a rendition is a text, (text, fidelity) or Rendition, not {kind}");

@@ -14,7 +14,7 @@ use super::tokens::text_of;
 use crate::Error;
 use crate::item::Kind;
 use crate::pack::shorten::summarise;
-use crate::pack::{Fate, LATE_SUMMARY_ABOVE, Label, Reason, Row, Source};
+use crate::pack::{LATE_SUMMARY_ABOVE, Reason, Row};
 use crate::score::{UNKNOWN_WEIGHT, value};
 
 /// What there is to summarise, and the room for it.
@@ -81,7 +81,7 @@ impl Pending {
 impl Packer {
     /// What a late summary would be made of, if the strategy wants one.
     pub(super) fn late(&self, py: Python<'_>, result: &PackResult) -> PyResult<Option<Late>> {
-        let left = result.report().budget.saturating_sub(result.report().tokens);
+        let left = result.packed.budget().saturating_sub(result.packed.tokens());
         let Inputs::Items(items) = &result.inputs else { return Ok(None) };
         if !self.is_summarising() || left <= LATE_SUMMARY_ABOVE {
             return Ok(None);
@@ -172,29 +172,10 @@ impl Packer {
         kept.insert(at, item.unbind());
         result.sequence = PyTuple::new(py, kept)?.unbind();
         let tokens = own.saturating_add(self.item_overhead);
-        let Packed::Items { report, open } = &mut result.packed else { return Ok(()) };
-        for index in &late.members {
-            if let Some(row) = report.rows.get_mut(*index as usize) {
-                row.fate = Fate::Dropped(Reason::Summarized);
-            }
-        }
-        report.rows.push(Row {
-            source: Source::Summary,
-            index: 0,
-            kind: Kind::SUMMARY,
-            fate: Fate::Kept(Label::Summary),
-            tokens,
-            full_tokens: tokens,
-        });
-        report.tokens = report.tokens.saturating_add(tokens);
-        report.value += {
-            let settings = self.settings();
-            let weight = settings.weights.get(Kind::SUMMARY.index()).copied().unwrap_or(UNKNOWN_WEIGHT);
-            value(weight * relevance, tokens, settings.alpha, 1.0)
-        };
-        // The summary was not among the candidates, so nothing is proven about it.
-        *open = None;
-        report.bound = report.value;
+        let Packed::Items(packed) = &mut result.packed else { return Ok(()) };
+        let settings = self.settings();
+        let weight = settings.weights.get(Kind::SUMMARY.index()).copied().unwrap_or(UNKNOWN_WEIGHT);
+        packed.add_summary(&late.members, tokens, value(weight * relevance, tokens, settings.alpha, 1.0));
         Ok(())
     }
 }

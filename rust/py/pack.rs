@@ -18,7 +18,7 @@ use super::settings::{counter_of, named_strategy, read_templates, read_tokens, r
 use super::tokens::text_of;
 use crate::item::TYPES;
 use crate::pack::{
-    DEFAULT_ALPHA, Fate, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, calibrate, pack_items,
+    DEFAULT_ALPHA, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, calibrate, pack_items,
 };
 use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
 use crate::tokens::Counter;
@@ -162,9 +162,8 @@ impl Packer {
     fn pack(slf: &Bound<'_, Self>, items: &Bound<'_, PyAny>) -> PyResult<PackResult> {
         let py = slf.py();
         let it = slf.get();
-        let read = it.read(py, items)?;
-        let packed = it.choose(&read)?;
-        let mut result = it.result(py, read, packed)?;
+        let Read { objects, items, forms } = it.read(py, items)?;
+        let mut result = it.result(py, objects, it.choose(items, forms)?)?;
         it.finish(py, &mut result)?;
         Ok(result)
     }
@@ -173,9 +172,8 @@ impl Packer {
     fn _begin(slf: &Bound<'_, Self>, items: &Bound<'_, PyAny>) -> PyResult<Pending> {
         let py = slf.py();
         let it = slf.get();
-        let read = it.read(py, items)?;
-        let packed = it.choose(&read)?;
-        let result = it.result(py, read, packed)?;
+        let Read { objects, items, forms } = it.read(py, items)?;
+        let result = it.result(py, objects, it.choose(items, forms)?)?;
         let late = it.late(py, &result)?;
         Ok(Pending::new(slf.clone().unbind(), Open::Items(Box::new(result), late)))
     }
@@ -285,11 +283,16 @@ impl Packer {
     fn pack_many<'py>(slf: &Bound<'py, Self>, lists: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
         let it = slf.get();
-        let reads: Vec<Read> = lists.try_iter()?.map(|list| it.read(py, &list?)).collect::<PyResult<_>>()?;
-        let packed = py.detach(|| in_parallel(reads.iter().collect(), |read: &Read| it.choose(read)));
+        let (mut objects, mut inputs) = (Vec::new(), Vec::new());
+        for list in lists.try_iter()? {
+            let read = it.read(py, &list?)?;
+            objects.push(read.objects);
+            inputs.push((read.items, read.forms));
+        }
+        let packed = py.detach(|| in_parallel(inputs, |(items, forms)| it.choose(items, forms)));
         let results = PyList::empty(py);
-        for (read, packed) in reads.into_iter().zip(packed) {
-            let mut result = it.result(py, read, packed?)?;
+        for (objects, packed) in objects.into_iter().zip(packed) {
+            let mut result = it.result(py, objects, packed?)?;
             it.finish(py, &mut result)?;
             results.append(result)?;
         }
@@ -332,8 +335,8 @@ impl Packer {
         let mut read = Vec::with_capacity(objects.len());
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
-        for (n, object) in objects.iter_borrowed().enumerate() {
-            let Ok(item) = object.cast::<ContextItem>() else { return Err(not_an_item(n, &object)) };
+        for (n, object) in objects.as_slice().iter().enumerate() {
+            let Ok(item) = object.cast::<ContextItem>() else { return Err(not_an_item(n, object)) };
             let item = item.get();
             let weight = match settings.weights.get(item.kind.index()) {
                 Some(weight) => *weight,
@@ -349,7 +352,7 @@ impl Packer {
             let first_form = forms.len() as u32;
             for rendition in &item.renditions {
                 let rendition = rendition.get();
-                let tokens = if rendition.is_blank(py)? {
+                let tokens = if rendition.is_blank {
                     u64::MAX
                 } else {
                     rendition.count(py, counter)?.saturating_add(self.item_overhead)
@@ -376,7 +379,9 @@ impl Packer {
                 Some((of, recency)) if of == turn => (of, recency),
                 _ => *faded.insert((turn, decay.at(turn))),
             };
-            item.priority = priority(item.priority, recency, relevance)?;
+            // Each of them was checked; only their product may have become too large.
+            let product = item.priority * recency * relevance;
+            item.priority = if product.is_finite() { product } else { priority(item.priority, recency, relevance)? };
         }
         Ok(Read { objects: objects.unbind(), items: read, forms })
     }
@@ -392,35 +397,28 @@ impl Packer {
         Ok(weighed.weight)
     }
 
-    fn choose(&self, read: &Read) -> Result<PackedItems> {
+    fn choose(&self, items: Vec<Item>, forms: Vec<ItemForm>) -> Result<PackedItems> {
         let settings = self.settings();
-        pack_items(&read.items, &read.forms, self.budget(), settings.strategy, settings.alpha, settings.limits)
+        pack_items(items, forms, self.budget(), settings.strategy, settings.alpha, settings.limits)
     }
 
-    fn result(&self, py: Python<'_>, read: Read, packed: PackedItems) -> PyResult<PackResult> {
-        let objects = read.objects.bind(py);
-        let mut kept = Vec::with_capacity(packed.kept.len());
-        for n in &packed.kept {
-            let object = objects.get_item(*n as usize)?;
-            let Some(row) = packed.report.rows.get(*n as usize) else { continue };
-            match row.fate {
-                Fate::Kept(Label::Given(at)) => {
-                    let item = object.cast::<ContextItem>()?;
-                    let text = item
-                        .get()
-                        .renditions
-                        .get(usize::from(at).saturating_sub(1))
-                        .map(|r| r.get().text.clone_ref(py));
-                    let Some(text) = text else { continue };
-                    kept.push(ContextItem::rendered(item, text.bind(py), row.tokens - self.item_overhead)?);
-                }
-                _ => kept.push(object.unbind()),
+    fn result(&self, py: Python<'_>, objects: Py<PyTuple>, packed: PackedItems) -> PyResult<PackResult> {
+        let all = objects.bind(py).as_slice();
+        let mut kept = Vec::with_capacity(all.len());
+        for (n, label, tokens) in packed.kept() {
+            let Some(object) = all.get(n) else { continue };
+            if let Label::Given(at) = label
+                && let Ok(item) = object.cast::<ContextItem>()
+                && let Some(rendition) = item.get().renditions.get(usize::from(at).saturating_sub(1))
+            {
+                let text = rendition.get().text.bind(py);
+                kept.push(ContextItem::rendered(item, text, tokens - self.item_overhead)?);
+            } else {
+                kept.push(object.clone().unbind());
             }
         }
         let sequence = PyTuple::new(py, kept)?.unbind();
-        let open = packed.open.map(|candidates| (candidates, self.budget()));
-        let packed = Packed::Items { report: packed.report, open };
-        Ok(PackResult::new(sequence, packed, Inputs::Items(read.objects)))
+        Ok(PackResult::new(sequence, Packed::Items(Box::new(packed)), Inputs::Items(objects)))
     }
 }
 

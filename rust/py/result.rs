@@ -8,7 +8,8 @@ use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
 
 use super::item::ContextItem;
 use super::tokens::text_of;
-use crate::pack::{Candidates, Label, Limits, Memo, Report, Row, Source, Strategy, Window, choose};
+use crate::Result;
+use crate::pack::{Label, Limits, Memo, PackedItems, Report, Row, Source, Strategy, Window, choose};
 
 /// What the rows of a report point into.
 pub(super) enum Inputs {
@@ -20,8 +21,8 @@ pub(super) enum Inputs {
 
 /// What became of the inputs.
 pub(super) enum Packed {
-    /// Items; and what was chosen from, and within how much, for the bound of a greedy choice, worked out when asked for.
-    Items { report: Report, open: Option<(Candidates, u64)> },
+    /// Items.
+    Items(Box<PackedItems>),
     /// A conversation. The packer may keep it for the next pack.
     Window(Arc<Window>),
 }
@@ -29,29 +30,59 @@ pub(super) enum Packed {
 impl Packed {
     pub(super) fn report(&self) -> &Report {
         match self {
-            Self::Items { report, .. } => report,
+            Self::Items(packed) => packed.report(),
             Self::Window(window) => &window.report,
+        }
+    }
+
+    pub(super) fn tokens(&self) -> u64 {
+        match self {
+            Self::Items(packed) => packed.tokens,
+            Self::Window(window) => window.report.tokens,
+        }
+    }
+
+    pub(super) fn budget(&self) -> u64 {
+        match self {
+            Self::Items(packed) => packed.budget,
+            Self::Window(window) => window.report.budget,
+        }
+    }
+
+    fn value(&self) -> f64 {
+        match self {
+            Self::Items(packed) => packed.value,
+            Self::Window(window) => window.report.value,
+        }
+    }
+
+    /// What no choice is worth more than, worked out for a greedy one.
+    fn bound(&self) -> Result<f64> {
+        match self {
+            Self::Items(packed) => packed.proven_bound(),
+            Self::Window(window) => {
+                let report = &window.report;
+                if !report.bound.is_nan() {
+                    return Ok(report.bound);
+                }
+                let Some((candidates, budget)) = &window.open else { return Ok(report.value) };
+                let best = choose(candidates, *budget, Strategy::Optimal, Limits::default())?;
+                Ok(best.map_or(report.value, |plan| plan.bound.max(report.value)))
+            }
         }
     }
 
     pub(super) fn memo(&self) -> Option<&Memo> {
         match self {
-            Self::Items { .. } => None,
+            Self::Items(_) => None,
             Self::Window(window) => Some(&window.memo),
-        }
-    }
-
-    fn open(&self) -> Option<&(Candidates, u64)> {
-        match self {
-            Self::Items { open, .. } => open.as_ref(),
-            Self::Window(window) => window.open.as_ref(),
         }
     }
 
     /// The type of message `index` of a conversation.
     fn kind(&self, index: usize) -> Option<&'static str> {
         match self {
-            Self::Items { .. } => None,
+            Self::Items(_) => None,
             Self::Window(window) => window.kinds.get(index).and_then(|kind| kind.name()),
         }
     }
@@ -146,33 +177,28 @@ impl PackResult {
     /// Tokens of the whole request.
     #[getter]
     fn tokens(&self) -> u64 {
-        self.report().tokens
+        self.packed.tokens()
     }
 
     /// Tokens that were available.
     #[getter]
     fn budget(&self) -> u64 {
-        self.report().budget
+        self.packed.budget()
     }
 
     /// Total value of what is in.
     #[getter]
     fn value(&self) -> f64 {
-        self.report().value
+        self.packed.value()
     }
 
     /// No choice is worth more than this.
     #[getter]
     fn bound(&self) -> PyResult<f64> {
-        if !self.report().bound.is_nan() {
-            return Ok(self.report().bound);
-        }
         if let Some(known) = self.bound.get() {
             return Ok(*known);
         }
-        let Some((candidates, budget)) = self.packed.open() else { return Ok(self.report().value) };
-        let best = choose(candidates, *budget, Strategy::Optimal, Limits::default())?;
-        let bound = best.map_or(self.report().value, |plan| plan.bound.max(self.report().value));
+        let bound = self.packed.bound()?;
         Ok(*self.bound.get_or_init(|| bound))
     }
 

@@ -1,0 +1,196 @@
+//! The textbook rule, without sorting more than it must.
+//!
+//! Whatever their order, the densest candidates all fit up to some density, and of what is far behind it hardly anything
+//! fits any more. So candidates are first put on shelves by density, roughly: what lies on the shelves that fit is taken
+//! unsorted, the shelf on which the budget ends is sorted, and of the rest those that are small enough.
+
+use super::plan::{Candidates, Plan, set};
+
+/// The textbook rule: by priority per token, ties by position; what does not fit in full is tried in its smaller forms,
+/// the most faithful first, and else skipped.
+pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
+    // The bits of a number that is finite and not negative are ordered as the numbers are; flipped, the densest is least.
+    let densities = candidates.units.iter().map(|unit| !(unit.priority / unit.tokens.max(1) as f64).to_bits());
+    let densities: Vec<u64> = densities.collect();
+    // Density above place in one number, which compares faster than a pair.
+    let key = |n: usize, density: u64| u128::from(density) << 32 | n as u128;
+    let mut front = Vec::new();
+    let mut rest = Vec::new();
+    if candidates.len() < FEW || candidates.has_worthier {
+        let open = densities.iter().zip(&plan.chosen).enumerate().filter(|(_, (_, chosen))| chosen.is_none());
+        rest.extend(open.map(|(n, (density, _))| key(n, *density)));
+    } else {
+        let shelves = Shelves::new(candidates, &densities, plan);
+        let (last, taken) = shelves.fitting(left);
+        let room = left - taken;
+        for (n, ((unit, chosen), density)) in candidates.units.iter().zip(&mut plan.chosen).zip(&densities).enumerate()
+        {
+            let shelf = shelves.of(*density);
+            if shelf < last {
+                // Whatever their order, they all fit.
+                chosen.get_or_insert(0);
+            } else if chosen.is_none() {
+                if shelf == last {
+                    front.push(key(n, *density));
+                } else if unit.tokens <= room || candidates.smallest(unit).1.tokens <= room {
+                    rest.push(key(n, *density));
+                }
+            }
+        }
+        plan.tokens = plan.tokens.saturating_add(taken);
+        left = room;
+    }
+    front.sort_unstable();
+    take_fitting(candidates, &front, &mut left, plan);
+    // Hardly any of them fits any more once some of them are taken.
+    let mut rest = rest.as_mut_slice();
+    let mut size = FEW;
+    while !rest.is_empty() {
+        let (sorted, others) = if size < rest.len() {
+            rest.select_nth_unstable(size);
+            rest.split_at_mut(size)
+        } else {
+            (rest, <&mut [u128]>::default())
+        };
+        sorted.sort_unstable();
+        take_fitting(candidates, sorted, &mut left, plan);
+        let mut n_fitting = 0;
+        for at in 0..others.len() {
+            if others.get(at).is_some_and(|key| candidates.least_tokens(place(*key)) <= left) {
+                others.swap(n_fitting, at);
+                n_fitting += 1;
+            }
+        }
+        rest = others.get_mut(..n_fitting).unwrap_or_default();
+        size *= 2;
+    }
+}
+
+/// So few are sorted at once.
+const FEW: usize = 32;
+
+/// Open candidates by density, roughly: the tokens of those between one density and another.
+struct Shelves {
+    /// The key of the densest.
+    first: u64,
+    tokens: [u64; Self::N],
+}
+
+impl Shelves {
+    const N: usize = 1 << 10;
+    /// 64 shelves for each halving of the density; what is thinner than 2^-16 of the densest is on the last.
+    const SHIFT: u32 = f64::MANTISSA_DIGITS - 1 - 6;
+
+    fn new(candidates: &Candidates, densities: &[u64], plan: &Plan) -> Self {
+        let open =
+            || densities.iter().zip(&plan.chosen).zip(&candidates.units).filter(|((_, chosen), _)| chosen.is_none());
+        let first = open().map(|((density, _), _)| *density).min().unwrap_or(0);
+        let mut shelves = Self { first, tokens: [0; Self::N] };
+        for ((density, _), unit) in open() {
+            let shelf = shelves.of(*density);
+            if let Some(tokens) = shelves.tokens.get_mut(shelf) {
+                *tokens = tokens.saturating_add(unit.tokens);
+            }
+        }
+        shelves
+    }
+
+    fn of(&self, density: u64) -> usize {
+        ((density.saturating_sub(self.first) >> Self::SHIFT) as usize).min(Self::N - 1)
+    }
+
+    /// The first shelf that does not fit with all before it, and the tokens of those.
+    fn fitting(&self, left: u64) -> (usize, u64) {
+        let mut taken = 0_u64;
+        for (shelf, tokens) in self.tokens.iter().enumerate() {
+            match taken.checked_add(*tokens).filter(|sum| *sum <= left) {
+                Some(sum) => taken = sum,
+                None => return (shelf, taken),
+            }
+        }
+        (Self::N, taken)
+    }
+}
+
+/// The candidate of a key of the order by density.
+fn place(key: u128) -> usize {
+    (key as u32) as usize
+}
+
+/// Take what fits of candidates in this order.
+fn take_fitting(candidates: &Candidates, order: &[u128], left: &mut u64, plan: &mut Plan) {
+    for key in order {
+        let n = place(*key);
+        let Some(unit) = candidates.units.get(n) else { continue };
+        let fitting = candidates.usable(unit).filter(|(_, form)| form.tokens <= *left);
+        let best = fitting.reduce(|best, next| if next.1.fidelity > best.1.fidelity { next } else { best });
+        if let Some((at, form)) = best {
+            set(plan, n, at);
+            plan.tokens = plan.tokens.saturating_add(form.tokens);
+            *left -= form.tokens;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::plan::{Candidates, Plan};
+    use super::{fill_by_density, set};
+
+    /// The rule as it reads: sort, then take what fits.
+    fn plainly(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
+        let density = |n: usize| candidates.units.get(n).map_or(0.0, |one| one.priority / one.tokens.max(1) as f64);
+        let mut order: Vec<usize> = (0..candidates.len()).filter(|n| plan.chosen.get(*n) == Some(&None)).collect();
+        order.sort_by(|a, b| density(*b).total_cmp(&density(*a)));
+        for n in order {
+            let Some(unit) = candidates.units.get(n) else { continue };
+            let fitting = candidates.usable(unit).filter(|(_, form)| form.tokens <= left);
+            let best = fitting.reduce(|best, next| if next.1.fidelity > best.1.fidelity { next } else { best });
+            if let Some((at, form)) = best {
+                set(plan, n, at);
+                left -= form.tokens;
+            }
+        }
+    }
+
+    /// Priorities that are equal, zero, or orders of magnitude apart.
+    fn any_priority() -> impl Strategy<Value = f64> {
+        prop_oneof![3 => 0.0..1.0, 1 => Just(0.5), 1 => Just(0.0), 1 => Just(1e-30), 1 => Just(1e30)]
+    }
+
+    fn any_candidate() -> impl Strategy<Value = (f64, bool, u64, Vec<(u64, f64)>)> {
+        let tokens = prop_oneof![6 => 1..400_u64, 1 => Just(100), 1 => Just(0), 1 => 1_000..100_000_u64];
+        let forms = prop::collection::vec((0..300_u64, 0.1..1.0), 0..3);
+        (any_priority(), prop::bool::weighted(0.1), tokens, forms)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn shelves_change_nothing(
+            given in prop::collection::vec(any_candidate(), 0..300),
+            share in 0.0..1.1,
+            worthier in prop::bool::weighted(0.1),
+        ) {
+            let mut candidates = Candidates::new(0.25, given.len(), 0);
+            let mut plan = Plan { chosen: vec![None; given.len()], tokens: 0, value: 0.0, bound: 0.0 };
+            for (n, (priority, is_taken, tokens, forms)) in given.iter().enumerate() {
+                candidates.push(*priority, *is_taken, *tokens);
+                for (tokens, fidelity) in forms {
+                    candidates.push_form(*tokens, fidelity + f64::from(worthier));
+                }
+                if *is_taken {
+                    set(&mut plan, n, 0);
+                }
+            }
+            let mut expected = plan.clone();
+            let left = (candidates.all_tokens() as f64 * share) as u64;
+            fill_by_density(&candidates, left, &mut plan);
+            plainly(&candidates, left, &mut expected);
+            prop_assert_eq!(plan.chosen, expected.chosen);
+        }
+    }
+}
