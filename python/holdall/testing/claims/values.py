@@ -128,7 +128,7 @@ class ValueClaims(Claims):
             {"tags": {"k": 3}},
             {"tags": {"k": "a\0b"}},
             {"tags": {"k": "\ud800"}},
-            {"tags": {"k": "v" * 2000}},
+            {"tags": {"k": "v" * 3000}},
             {"tags": [("k", "v")]},
             {"fence": -1},
             {"fence": 2**63},
