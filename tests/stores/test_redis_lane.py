@@ -1,4 +1,4 @@
-"""Connections to Redis that are spoken to without the driver: each reply belongs to its call, and what is broken is left."""
+"""Connections to Redis that are kept beside the driver's pool: each reply belongs to its call, and what is broken is left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.credentials import UsernamePasswordCredentialProvider
 
 from holdall.errors import OutcomeUnknownError, StoreUnavailableError
-from holdall.stores import redis_lane
 from holdall.stores.base import ABSENT, Blob, Entry
 from holdall.stores.redis import RedisStore
 from tests.servers.proxy import Proxy
@@ -101,7 +101,7 @@ def test_a_connection_of_another_loop_is_not_used(valkey_server: Node):
             lanes = store._link._lanes
             assert lanes is not None
             if n:
-                lanes.close()
+                await lanes.aclose()
             else:
                 first.extend(lanes._idle)
             await asyncio.sleep(0.01)
@@ -115,20 +115,26 @@ def test_a_connection_of_another_loop_is_not_used(valkey_server: Node):
 
     assert asyncio.run(both()) == [1, 2]
     assert first
-    assert not first[0].is_open
+    assert not first[0].connection.is_connected
 
 
-@pytest.mark.parametrize("lacks", ["hiredis", "protocol of the driver"])
-async def test_the_driver_does_what_only_it_can(valkey_server: Node, monkeypatch: pytest.MonkeyPatch, lacks: str):
-    """Where hiredis is not there, or a connection has needs that only the driver knows, all goes through the driver."""
-    options: dict[str, Any] = {}
-    if lacks == "hiredis":
-        monkeypatch.setattr(redis_lane, "hiredis", None)
-    else:
-        options["connect"] = {"health_check_interval": 5}
-    async with opened(valkey_server.url, **options) as store:
-        assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1
+async def test_passwords_that_change_are_the_pools_to_tell(valkey_server: Node):
+    """Where the driver is told of new passwords, its pool keeps the connections."""
+    connect = {"credential_provider": UsernamePasswordCredentialProvider("default", "")}
+    async with opened(valkey_server.url, connect=connect) as store:
+        store._link.client  # noqa: B018 - made on first use
         assert store._link._lanes is None
+
+
+async def test_health_is_checked_as_the_driver_does(valkey_server: Node):
+    """A ping before the call, where one was asked for, and its reply is not taken for the call's."""
+    async with opened(valkey_server.url, connect={"health_check_interval": 0.01}) as store:
+        for n in range(3):
+            await store.write("k", head(n), expected=None, ttl_s=60)
+            await asyncio.sleep(0.02)
+            record = await store.read("k")
+            assert record is not None
+            assert record.head == head(n)
 
 
 async def test_passwords_and_databases_are_the_drivers_to_send(valkey_server: Node):

@@ -103,7 +103,7 @@ class RedisLink:
         )
         pool.connection_class = _packing(pool.connection_class)
         if Lanes.fit(pool):
-            self._lanes = Lanes(pool, timeout_s=self._timeout_s)
+            self._lanes = Lanes(pool)
         return Redis.from_pool(pool)
 
     def _from_sentinels(self, url: str, common: dict[str, Any]) -> Any:
@@ -250,7 +250,7 @@ class RedisLink:
             return
         self._is_closed = True
         if self._lanes is not None:
-            self._lanes.close()
+            await self._lanes.aclose()
         if self._owns_client and self._client is not None:
             await self._client.aclose()
             if isinstance(self._client, RedisCluster):
