@@ -189,6 +189,8 @@ async def test_a_lease_that_is_taken_away_stops_the_work(lock: Lock, name: str) 
 class Silent(MemoryLock):
     """A service that takes no extensions: it hangs, or cannot be reached."""
 
+    error: Exception = StoreUnavailableError("away", backend="test", operation="extend", cause="test")
+
     def __init__(self, *, hangs: bool) -> None:
         super().__init__()
         self.hangs = hangs
@@ -198,7 +200,17 @@ class Silent(MemoryLock):
         self.n_asked += 1
         if self.hangs:
             await asyncio.sleep(60)
-        raise StoreUnavailableError("away", backend="test", operation="extend", cause="test")
+        raise self.error
+
+
+async def test_whatever_a_lock_raises_its_lease_ends(name: str) -> None:
+    """A lock of one's own need not raise our errors: the body is cancelled all the same, and the error is the cause."""
+    lock = Silent(hangs=False)
+    lock.error = LookupError("mine")
+    with pytest.raises(LockLostError) as caught:
+        async with hold(lock, name, ttl_s=0.1):
+            await asyncio.sleep(5)
+    assert caught.value.__cause__ is lock.error
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["refuses", "hangs"])
@@ -224,6 +236,9 @@ async def test_a_process_that_stood_still_knows_when_it_asks(name: str) -> None:
 
     with pytest.raises(LockLostError):
         await work()
+    with pytest.raises(LockLostError):
+        async with hold(MemoryLock(), name, ttl_s=0.05):
+            time.sleep(0.08)  # noqa: ASYNC251 - and nothing else: not even an await to be cancelled at
 
 
 async def test_a_watch_that_outlives_its_lock_cancels_nobody(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +295,23 @@ async def test_a_cancelled_holder_is_cancelled_and_gives_the_lock_back(lock: Loc
             await task
         assert await lock.acquire(name, "other", 30.0)
         await lock.release(name, "other")
+
+
+async def test_a_holder_that_is_cancelled_at_every_await_gives_the_lock_back(lock: Lock, name: str) -> None:
+    """As anyio does it, until the task has ended: what gives the lock back goes on without it."""
+    task = asyncio.ensure_future(_work(lock, name))
+    while await lock.acquire(name, "probe", 30.0):
+        await lock.release(name, "probe")
+        await asyncio.sleep(0.01)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    assert task.cancelled()
+    for _ in range(200):
+        if await lock.acquire(name, "other", 30.0):
+            break
+        await asyncio.sleep(0.01)
+    assert await lock.release(name, "other")
 
 
 async def _work(lock: Lock, name: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
 from holdall.durable.finish import finish, settle
-from holdall.errors import ArgumentError, HoldallError, LockHeldError, LockLostError, StoreUnavailableError
+from holdall.errors import ArgumentError, LockHeldError, LockLostError, StoreUnavailableError
 
 TTL_S: Final = 30.0
 WAIT_S: Final = 30.0
@@ -84,6 +84,7 @@ class Lease:
         self._ends = ends
         self._clock = clock
         self._lost = asyncio.Event()
+        self._failed: Exception | None = None
 
     @property
     def remaining_s(self) -> float:
@@ -106,10 +107,12 @@ class Lease:
 
     def error(self) -> LockLostError:
         """Return the error that says that it was lost."""
-        return LockLostError(
+        error = LockLostError(
             f"the lease of {self.name!r} ended while it was in use: load again under a new lock before you write",
             name=self.name,
         )
+        error.__cause__ = self._failed
+        return error
 
     async def lost(self) -> None:
         """Wait until it is lost."""
@@ -127,8 +130,9 @@ class Lease:
                 is_ours = await asyncio.wait_for(
                     self._lock.extend(self.name, self.token, self._ttl_s), self.remaining_s
                 )
-            except (HoldallError, asyncio.TimeoutError):
+            except Exception as error:  # noqa: BLE001 - whatever it is that a lock of the caller's own raises
                 # perhaps it is back before the lease ends
+                self._failed = error
                 pause_s = self._ttl_s * _TRIED_AGAIN_AFTER
                 continue
             if not is_ours:
@@ -176,13 +180,15 @@ async def hold(
         yield lease
     except asyncio.CancelledError:
         if await guard.ended():
-            raise lease.error() from None
+            error = lease.error()
+            raise error from error.__cause__
         raise
     except BaseException:
         await guard.ended()
         raise
     else:
-        if await guard.ended():
+        # a body that never awaited may have outlasted its lease before anybody could cancel it
+        if await guard.ended() or not lease.is_held:
             raise lease.error()
     finally:
         with contextlib.suppress(StoreUnavailableError, asyncio.TimeoutError):
@@ -242,13 +248,13 @@ async def _acquired(
             is_ours = await lock.acquire(name, token, ttl_s)
         except BaseException:
             # it may have been given all the same
-            await settle(lock.release(name, token), grace_s=_RELEASE_S)
+            await settle(lock.release(name, token), grace_s=_RELEASE_S, goes_on=True)
             raise
         if is_ours:
             lease = Lease(lock, name, token, ttl_s=ttl_s, ends=asked + usable_s(ttl_s), clock=clock)
             if lease.is_held:
                 return lease
-            await settle(lock.release(name, token), grace_s=_RELEASE_S)
+            await settle(lock.release(name, token), grace_s=_RELEASE_S, goes_on=True)
         waited_s = clock() - first
         if wait_s is not None and waited_s >= wait_s:
             raise LockHeldError(

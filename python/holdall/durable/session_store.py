@@ -59,7 +59,8 @@ class SessionStore:
         A state that was never saved is created; one that was loaded is updated. Only messages and step results that are new,
         or stand behind an edit, are sent. The session's time to live starts over, in the same write. A lost connection is
         tried once more; a repeat of a write that did happen changes nothing. A caller that is cancelled meanwhile gets its
-        cancellation when the write has been brought to its end, so that `state.version` says whether it happened.
+        cancellation when the write has been brought to its end, so that `state.version` says whether it happened. One that is
+        cancelled again before that, as anyio does, does not know: load before you save again, or meet a ConflictError.
 
         Args:
             state: What to write.
