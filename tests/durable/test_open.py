@@ -15,8 +15,8 @@ import pytest
 
 import holdall
 from holdall import ConflictError, SessionState, UnknownNameError
-from holdall.durable.urls import mask_url
 from holdall.errors import ArgumentError, ClosedError, HoldallError, RunningLoopError
+from holdall.stores.urls import mask_url
 
 
 def new(session_id: str = "s") -> SessionState:
@@ -78,6 +78,40 @@ SECRETS = [
 def test_passwords_are_masked(url: str, shown: str) -> None:
     """In user info and in query fields; the rest of the URL stays readable."""
     assert mask_url(url) == shown
+
+
+URLS_WITH_SECRETS = [
+    "postgresql://u:SECRET@127.0.0.1:1/db",
+    "postgresql://127.0.0.1:1/db?user=u&password=SECRET",
+    "postgresql://u:a/SECRET@127.0.0.1:1/db",
+    "postgresql://u:12/SECRET@127.0.0.1:1/db",
+    "postgresql://u:a#SECRET@127.0.0.1:1/db",
+    "redis://u:a/SECRET@127.0.0.1:1/0",
+    "redis://127.0.0.1:1/0?password=SECRET",
+    "redis://u:SECRET@127.0.0.1:1/0?unknown=field",
+    "redis+sentinel://u:SECRET@127.0.0.1:x/main/0?sentinel_password=SECRET",
+    "mongodb://u:a/SECRET@127.0.0.1:1/db",
+    "mongodb://127.0.0.1:1/db?authMechanismProperties=AWS_SESSION_TOKEN:SECRET",
+]
+
+
+@pytest.mark.parametrize("url", URLS_WITH_SECRETS)
+async def test_no_store_shows_a_secret_and_what_cannot_be_read_is_our_error(url: str) -> None:
+    """Also one that is made directly, and a password that nobody escaped."""
+    from holdall.stores.mongodb import MongoStore
+    from holdall.stores.postgres import PostgresStore
+    from holdall.stores.redis import RedisStore
+
+    made: dict[str, Any] = {"postgresql": PostgresStore, "redis": RedisStore, "mongodb": MongoStore}
+    store = made[url.partition(":")[0].partition("+")[0]](url, timeout_s=0.2)
+    assert "SECRET" not in repr(store)
+    with pytest.raises(HoldallError) as caught:
+        await store.read("k")
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "SECRET" not in str(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    await store.aclose()
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdall.durable.session_store import SessionStore
-from holdall.durable.urls import aws_url, mask_url
+from holdall.durable.urls import aws_url
 from holdall.state import StateSerializer
 from holdall.stores.memory import MemoryStore
+from holdall.stores.urls import mask_url
 
 if TYPE_CHECKING:
     from pathlib import Path

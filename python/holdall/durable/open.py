@@ -17,8 +17,8 @@ from holdall.durable.backends import (
     SqliteSessionStore,
 )
 from holdall.durable.sync import SyncSessionStore, refuse_in_loop
-from holdall.durable.urls import mask_url
 from holdall.errors import ArgumentError, UnknownNameError
+from holdall.stores.urls import mask_url
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore

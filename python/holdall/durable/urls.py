@@ -1,27 +1,12 @@
-"""Show a URL without what must stay secret; read one that names a table or a bucket."""
+"""Read a URL that names a table or a bucket."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdall.errors import ArgumentError
-
-# Up to the LAST @ before the path: a password may itself hold @ or / when it was not escaped.
-_USERINFO: Final = re.compile(
-    r"(?P<scheme>[^:/?#\s]*://)(?P<user>[^:@/?#]*):(?P<password>.*)@(?P<rest>[^@]*)", re.DOTALL
-)
-_SECRET_FIELDS: Final = re.compile(
-    r"(?P<field>[?&;](?:[^=&;]*(?:passw|pwd|secret|token|sslkey)[^=&;]*)=)[^&;#]*", re.IGNORECASE
-)
-
-
-def mask_url(url: str) -> str:
-    """Return the URL with its password, and every query field that looks like one, shown as ***."""
-    masked = _USERINFO.sub(lambda found: f"{found['scheme']}{found['user']}:***@{found['rest']}", url)
-    return _SECRET_FIELDS.sub(lambda found: f"{found['field']}***", masked)
-
+from holdall.stores.urls import mask_url
 
 _AWS_FIELDS: Final = {"region": "region_name", "endpoint_url": "endpoint_url"}
 

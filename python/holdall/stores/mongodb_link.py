@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdall.errors import ArgumentError, ClosedError
 from holdall.stores.base import Blob
 from holdall.stores.swap import Failure
+from holdall.stores.urls import unreadable
 
 try:
     from bson.codec_options import CodecOptions
@@ -109,16 +110,19 @@ class MongoLink:
 
     async def _start(self) -> None:
         if self._client is None:
-            self._client = AsyncMongoClient(
-                self._url,
-                retryWrites=False,
-                retryReads=False,
-                serverSelectionTimeoutMS=self._timeout_ms,
-                connectTimeoutMS=self._timeout_ms,
-                socketTimeoutMS=self._timeout_ms,
-                waitQueueTimeoutMS=self._timeout_ms,
-                **self._connect,
-            )
+            try:
+                self._client = AsyncMongoClient(
+                    self._url,
+                    retryWrites=False,
+                    retryReads=False,
+                    serverSelectionTimeoutMS=self._timeout_ms,
+                    connectTimeoutMS=self._timeout_ms,
+                    socketTimeoutMS=self._timeout_ms,
+                    waitQueueTimeoutMS=self._timeout_ms,
+                    **self._connect,
+                )
+            except (ValueError, TypeError) as error:
+                raise unreadable(str(self._url), error) from None
         database = (
             self._client.get_default_database(DATABASE)
             if self._database is None

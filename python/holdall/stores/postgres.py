@@ -10,7 +10,8 @@ from typing import Any
 from holdall.errors import ArgumentError, EncodeError
 from holdall.stores import keys, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
-from holdall.stores.postgres_link import PostgresLink, apply_migrations, due_migrations, masked
+from holdall.stores.postgres_link import PostgresLink, apply_migrations, due_migrations
+from holdall.stores.urls import mask_url
 
 __all__ = ["PostgresStore", "apply_migrations", "due_migrations"]
 
@@ -117,7 +118,7 @@ class PostgresStore:
         self.durability: Durability = durability
         self._is_synced = durability == "fsync"
         self._retention_s = rules.check_retention(retention_s)
-        self._shown = "a pool" if dsn is None else masked(dsn)
+        self._shown = "a pool" if dsn is None else mask_url(dsn)
         self._link = PostgresLink(
             dsn,
             pool=pool,

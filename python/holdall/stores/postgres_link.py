@@ -7,11 +7,11 @@ import contextlib
 import random
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from holdall.errors import ArgumentError, ClosedError, EncodeError, NewerStateError, StoreUnavailableError
 from holdall.stores import lost
 from holdall.stores.sql import migrations
+from holdall.stores.urls import unreadable
 
 try:
     import asyncpg
@@ -144,7 +144,7 @@ class PostgresLink:
 
     async def _start(self) -> None:
         if self._owns_pool:
-            probe = await asyncpg.connect(self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect)
+            probe = await self._alone()
             try:
                 self.is_pooled = probe.get_server_pid() != await probe.fetchval("SELECT pg_backend_pid()")
                 await self._set_up(probe)
@@ -164,6 +164,15 @@ class PostgresLink:
             async with self._pool.acquire() as connection:  # type: ignore[union-attr]
                 await self._set_up(connection)
         self._is_ready = True
+
+    async def _alone(self) -> Any:
+        """Return a connection beside the pool."""
+        try:
+            return await asyncpg.connect(self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect)
+        except ValueError as error:
+            if isinstance(error, asyncpg.InterfaceError):
+                raise
+            raise unreadable(str(self._dsn), error) from None
 
     async def _set_up(self, connection: Any) -> None:
         due = await due_migrations(connection, schema=self.schema)
@@ -185,9 +194,7 @@ class PostgresLink:
             if not self._owns_pool:
                 async with self._pool.acquire() as connection:  # type: ignore[union-attr]
                     return await _migrate(connection, self.schema, dry_run=dry_run)
-            connection = await asyncpg.connect(
-                self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect
-            )
+            connection = await self._alone()
             try:
                 return await _migrate(connection, self.schema, dry_run=dry_run)
             finally:
@@ -219,16 +226,6 @@ async def _leave(_connection: Any) -> None:
 def quoted(name: str) -> str:
     """Return an SQL identifier in quotes."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def masked(dsn: str) -> str:
-    """Return a URL without its password, for messages."""
-    parts = urlsplit(dsn)
-    if parts.password is None:
-        return dsn
-    user = parts.username or ""
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
 
 
 async def _migrate(connection: Any, schema: str | None, *, dry_run: bool) -> list[str]:

@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from holdall.errors import ArgumentError, StoreUnavailableError
 from holdall.stores import keys, lost, redis_rate, rules
@@ -17,6 +16,7 @@ from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
 from holdall.stores.chain import link_of, walk_chain
 from holdall.stores.redis_index import RedisIndex
 from holdall.stores.redis_link import BACKEND, WRITES, RedisLink, damaged
+from holdall.stores.urls import mask_url
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 # Fences and versions travel as text of one width, so that they compare as text and never as doubles.
@@ -76,7 +76,7 @@ class RedisStore:
         self.durability: Durability = durability
         self._wait_replicas = keys.check_count("wait_replicas", wait_replicas)
         self._retention_ms = math.ceil(rules.check_retention(retention_s) * 1000)
-        self._shown = "a client" if url is None else _masked(url)
+        self._shown = "a client" if url is None else mask_url(url)
         self._link = RedisLink(
             url, client, max_connections=max_connections, timeout_s=timeout_s, connect=dict(connect or {})
         )
@@ -304,13 +304,6 @@ class RedisStore:
         # what was asked for is done and acknowledged: an entry that stays behind is found and removed by the next find
         with contextlib.suppress(StoreUnavailableError):
             await self._link.call("index", lambda: self._index.drop(key, tags), is_repeatable=True)
-
-
-def _masked(url: str) -> str:
-    parts = urlsplit(url)
-    credentials, at, hosts = parts.netloc.rpartition("@")
-    user = credentials.partition(":")[0]
-    return f"{parts.scheme}://{user}{':***@' if at else ''}{hosts}{parts.path}"
 
 
 def _ttl_ms(ttl_s: float | None) -> int | str:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from holdall.errors import ArgumentError, ClosedError, OutcomeUnknownError, StoreUnavailableError
 from holdall.stores import keys, lost
 from holdall.stores.lua import Script, script
+from holdall.stores.urls import unreadable
 
 try:
     from redis import exceptions
@@ -79,7 +80,12 @@ class RedisLink:
         if self._is_closed:
             raise ClosedError("this RedisStore was closed; make a new one")
         if self._client is None:
-            self._client = self._made(cast("str", self._url))
+            try:
+                self._client = self._made(cast("str", self._url))
+            except (ValueError, TypeError) as error:
+                if isinstance(error, ArgumentError):
+                    raise
+                raise unreadable(cast("str", self._url), error) from None
         return self._client
 
     def _made(self, url: str) -> Any:
@@ -102,6 +108,8 @@ class RedisLink:
             url, max_connections=self._max_connections, timeout=self._timeout_s, **common
         )
         pool.connection_class = _packing(pool.connection_class)
+        # fields that the driver does not know are met here, and not by the first call
+        pool.connection_class(**pool.connection_kwargs)
         if Lanes.fit(pool):
             self._lanes = Lanes(pool)
         return Redis.from_pool(pool)
