@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import signal
 import sqlite3
 import subprocess
@@ -16,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdall
-from holdall.errors import ArgumentError, NewerStateError, StoreUnavailableError, UnknownNameError
+from holdall.errors import ArgumentError, DecodeError, NewerStateError, StoreUnavailableError, UnknownNameError
 from holdall.semantic import Document, EmbeddedMemory, embedded_file
 from holdall.testing import SemanticConformance
 
@@ -211,3 +213,40 @@ def test_arguments_of_no_use_are_refused() -> None:
         EmbeddedMemory(batch_size=0)
     with pytest.raises(ArgumentError, match="embedder"):
         EmbeddedMemory(embedder="minilm")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("UPDATE documents SET vector = x'0102' WHERE id = 'b'", "its vector is no row"),
+        ("UPDATE documents SET metadata = '{bad' WHERE id = 'b'", "its metadata is no JSON"),
+        ("UPDATE documents SET metadata = '[1]' WHERE id = 'b'", "its metadata is no object"),
+    ],
+)
+async def test_a_damaged_row_is_named(tmp_path: Path, damage: str, said: str) -> None:
+    path = tmp_path / "memory.db"
+    async with EmbeddedMemory(path) as memory:
+        await memory.upsert([Document(name, "alpha", [1.0, 2.0], {"k": 1}) for name in "abc"])
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(damage)
+    async with EmbeddedMemory(path) as memory:
+        for _ in range(2):
+            with pytest.raises(DecodeError, match=f"row 2 of `documents`: {said}"):
+                await memory.search("alpha")
+        with pytest.raises(DecodeError, match=said):
+            await memory.get(["b"])
+        await memory.delete(["b"])
+        assert {hit.id for hit in await memory.search("alpha")} == {"a", "c"}
+
+
+async def test_an_embedder_that_gives_no_vectors_is_named() -> None:
+    async with EmbeddedMemory(embedder=lambda texts: None) as memory:  # type: ignore[arg-type, return-value]
+        with pytest.raises(ArgumentError, match="the embedder gave NoneType for 1 texts"):
+            await memory.upsert([Document("a", "x")])
+
+
+@pytest.mark.parametrize("bound", [10**400, -(2**53) - 1, math.inf, -math.inf, math.nan, True, "1"])
+async def test_a_range_takes_what_every_backend_can_compare_with(bound: Any) -> None:
+    async with EmbeddedMemory() as memory:
+        with pytest.raises(ArgumentError, match="a range takes finite numbers"):
+            await memory.search("x", filter={"n": {"lt": bound}})

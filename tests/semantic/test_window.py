@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -145,3 +146,13 @@ async def test_places_and_distances_outside_their_range_are_refused() -> None:
             await messages.add([], start=-1)
         with pytest.raises(ArgumentError, match="around"):
             await messages.recall("x", around=-1)
+
+
+@pytest.mark.parametrize("embedder", [None, embed])
+async def test_nothing_of_another_user_is_recalled(embedder: Any) -> None:
+    """Not even where two users' sessions were given one id."""
+    async with EmbeddedMemory(embedder=embedder) as memory:
+        await MessageMemory(memory, "default", user_id="ann").add(said("My code is copper.", "Noted."), start=0)
+        theirs = MessageMemory(memory, "default", user_id="bob")
+        await theirs.add(said("Which code do I have?"), start=2)
+        assert [m["content"] for m in (await theirs.recall("copper code")).messages] == ["Which code do I have?"]

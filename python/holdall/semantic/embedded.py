@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -80,15 +79,19 @@ class EmbeddedMemory(Searching):
             hits = []
             for row, score in found:
                 _, name, text, metadata, user_id = known[row]
-                hits.append(Hit(name, score, text, json.loads(metadata), user_id))
+                hits.append(Hit(name, score, text, file.metadata_of(row, metadata), user_id))
             return hits
 
         return await self._run("search", work, writes=False)
 
     async def _get(self, namespace: str, ids: list[str]) -> list[Row]:
         def work(db: sqlite3.Connection) -> list[Row]:
-            found = file.select(db, "id, text, vector, metadata, user_id", "namespace = ? AND id", ids, namespace)
-            return [Row(name, text, vector, json.loads(kept), user) for name, text, vector, kept, user in found]
+            columns = "row, id, text, vector, metadata, user_id"
+            found = file.select(db, columns, "namespace = ? AND id", ids, namespace)
+            return [
+                Row(name, text, file.vector_of(row, vector), file.metadata_of(row, kept), user)
+                for row, name, text, vector, kept, user in found
+            ]
 
         return await self._run("get", work, writes=False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from holdall._native import MemoryIndex
-from holdall.errors import ArgumentError, ClosedError, NewerStateError, StoreUnavailableError
+from holdall.errors import ArgumentError, ClosedError, DecodeError, NewerStateError, StoreUnavailableError
 from holdall.semantic.base import Metric, Value
 from holdall.semantic.facts import Facts
 from holdall.semantic.rules import Row, Where, whole
@@ -185,10 +185,15 @@ class View:
         for one in rows:
             by_space.setdefault(one[1], []).append(one)
         for namespace, ours in by_space.items():
+            # before anything is learnt of them: what cannot be read leaves the view as it was
+            kept = [(row, user_id, metadata_of(row, encoded)) for row, _, user_id, encoded, _, _ in ours]
+            vectors = [vector_of(one[0], one[4]) for one in ours]
             index, facts = self._spaces.setdefault(namespace, (MemoryIndex(self._metric), Facts()))
-            index.add_many([one[0] for one in ours], [one[4] for one in ours], [one[5] for one in ours])
-            for row, _, user_id, encoded, _, _ in ours:
-                metadata = json.loads(encoded)
+            try:
+                index.add_many([one[0] for one in ours], vectors, [one[5] for one in ours])
+            except ArgumentError as error:
+                raise _damaged(ours[0][0], f"one of {len(ours)} rows from here has {error}") from error
+            for row, user_id, metadata in kept:
                 facts.add(row, user_id, metadata)
                 self._known[row] = (namespace, user_id, metadata)
         if rows:
@@ -203,6 +208,39 @@ class View:
         """Return rows and BM25 scores, best first; the statistics are those of the whole namespace."""
         space = self._spaces.get(namespace)
         return [] if space is None else space[0].matching(query, k, space[1].meeting(where))
+
+
+def metadata_of(row: int, encoded: str) -> dict[str, Value]:
+    """Return the metadata of a row.
+
+    Raises:
+        DecodeError: It is not what was written.
+    """
+    try:
+        found = json.loads(encoded)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(row, f"its metadata is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _damaged(row, "its metadata is no object")
+    metadata: dict[str, Value] = found
+    return metadata
+
+
+def vector_of(row: int, data: object) -> bytes | None:
+    """Return the vector of a row.
+
+    Raises:
+        DecodeError: It is not what was written.
+    """
+    if data is None or (isinstance(data, bytes) and data and len(data) % 4 == 0):
+        return data
+    raise _damaged(row, "its vector is no row of 32-bit floats")
+
+
+def _damaged(row: int, reason: str) -> DecodeError:
+    return DecodeError(
+        f"the memory file is damaged: row {row} of `documents`: {reason}; delete the row, or restore the file"
+    )
 
 
 def _migrate(db: sqlite3.Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from holdall.errors import ArgumentError
 from holdall.semantic.base import Embedder
@@ -29,6 +29,10 @@ async def embed(embedder: Embedder, texts: Sequence[str], *, batch_size: int) ->
             answer = await asyncio.to_thread(embedder, list(batch))
         if isinstance(answer, Awaitable):
             answer = await answer
+        if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
+            raise ArgumentError(
+                f"the embedder gave {type(answer).__name__} for {len(batch)} texts, not a vector for each"
+            )
         vectors = [to_bytes(vector) for vector in answer]
         if len(vectors) != len(batch):
             raise ArgumentError(f"the embedder gave {len(vectors)} vectors for {len(batch)} texts")

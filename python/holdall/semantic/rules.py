@@ -200,9 +200,14 @@ def _condition(name: object, wanted: Any) -> Condition:
 
 
 def _number(name: str, bound: object) -> float:
-    if isinstance(bound, bool) or not isinstance(bound, (int, float)) or math.isnan(bound):
-        raise ArgumentError(f"filter[{name!r}] compares with {bound!r}; a range takes numbers")
-    return bound
+    # JSON, which some backends speak, has no infinity; and no number that is kept lies beyond 2**53
+    if isinstance(bound, (int, float)) and not isinstance(bound, bool):
+        is_kept = abs(bound) <= MAX_INT if isinstance(bound, int) else math.isfinite(bound)
+        if is_kept:
+            return bound
+    raise ArgumentError(
+        f"filter[{name!r}] compares with {repr(bound)[:40]}; a range takes finite numbers, ints within 2**53"
+    )
 
 
 def _scalar(name: str, value: Any) -> str | float | bool:

@@ -101,8 +101,8 @@ class MessageMemory:
 
     Args:
         memory: Where they are kept; `memory.delete_user(user_id)` deletes them with everything else of the user.
-        session_id: Names the namespace, 1 to 512 bytes.
-        user_id: Whose they are.
+        session_id: Names the namespace, 1 to 512 bytes; no two sessions of any users may share it.
+        user_id: Whose they are; nothing that another user has put under the same session id is recalled.
     """
 
     def __init__(self, memory: SemanticMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -152,15 +152,21 @@ class MessageMemory:
         found: dict[int, Document | Hit] = {}
         nearness = None
         if vector is not None or self._memory.can_embed:
-            near = await self._memory.search(query, k, vector=vector, namespace=self._session_id, mode="vector")
+            near = await self._memory.search(
+                query, k, vector=vector, user_id=self._user_id, namespace=self._session_id, mode="vector"
+            )
             found.update((int(hit.id), hit) for hit in near)
             nearness = _nearness(near)
         if self._memory.can_match:
-            matching = await self._memory.search(query, k, namespace=self._session_id, mode="lexical")
+            matching = await self._memory.search(
+                query, k, user_id=self._user_id, namespace=self._session_id, mode="lexical"
+            )
             found.update((int(hit.id), hit) for hit in matching)
         beside = {place + step for place in found for step in range(-around, around + 1)} - found.keys()
         wanted = [str(place) for place in sorted(beside) if place >= 0]
-        found.update((int(one.id), one) for one in await self._memory.get(wanted, namespace=self._session_id))
+        for one in await self._memory.get(wanted, namespace=self._session_id):
+            if self._user_id is None or one.user_id == self._user_id:
+                found[int(one.id)] = one
         places = sorted(found)
         return Recalled(query, [_message(found[place]) for place in places], places, nearness)
 
