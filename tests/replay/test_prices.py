@@ -166,6 +166,12 @@ def test_litellm_prices_are_read(tmp_path: Path) -> None:
         pytest.param({"m": {"input": 1, "output": 1, "inptu": 1}}, "no field 'inptu'", id="a typing error"),
         pytest.param({"m": {"input": 1, "output": 1, "caching": "magic"}}, "magic", id="unknown caching"),
         pytest.param({"m": {"input": 1, "output": 1, "step": 0}}, "`step`", id="a step of 0"),
+        pytest.param({"m": {"input": 1, "output": 1, "step": 0.5}}, "step must be a whole number", id="half a step"),
+        pytest.param(
+            {"m": {"input": 1, "output": 1, "billed_ratio": 1e300}}, "at most 1e\\+12", id="a sum that is no number"
+        ),
+        pytest.param({"m": {"input": 10**400, "output": 1}}, "at most 1e\\+12", id="no float"),
+        pytest.param({"m": {"input_cost_per_token": None}}, "no `input_cost_per_token`", id="litellm without a price"),
     ],
 )
 def test_bad_prices_are_one_clear_line(value: object, said: str, tmp_path: Path) -> None:

@@ -143,6 +143,10 @@ def test_the_table_has_a_line_for_each_strategy_and_budget(replayed: Replay) -> 
     assert not any("full" in line for line in verdicts if line.startswith("-> 1k"))
 
 
+def test_a_replay_of_nothing_is_an_empty_csv() -> None:
+    assert to_csv(replay([], budgets=[100])).startswith("source,strategy,budget,")
+
+
 def test_json_and_csv_carry_the_same_figures(replayed: Replay) -> None:
     document = json.loads(to_json(replayed))
     rows = list(csv.DictReader(io.StringIO(to_csv(replayed))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -310,11 +311,43 @@ def test_all_is_every_strategy_once() -> None:
         pytest.param(lambda request: "text", "gave str", id="gives text"),
         pytest.param(lambda request: [3], "no request", id="gives numbers"),
         pytest.param(lambda request: [{"role": 5}], "no request", id="gives no messages"),
+        pytest.param(lambda request: Window(request.messages, summarizer=[3]), "must be pairs", id="prices a number"),
+        pytest.param(lambda request: Window(request.messages, summarizer=[(-9, 1)]), "below 0", id="is paid for it"),
+        pytest.param(lambda request: request.messages.clear(), "changed the list", id="clears what it was given"),
     ],
 )
 def test_a_strategy_that_fails_says_where(strategy: Any, said: str) -> None:
     with pytest.raises(StrategyError, match=f"strategy 'it' at message 2 of 'talk', budget 900: .*{said}"):
         run(strategy, Trace("talk", "s", agent(1)), 900)
+
+
+def test_a_strategy_that_changes_the_recording_is_found_out() -> None:
+    """Else every strategy after it would be measured on other messages."""
+
+    def shortening(request: Request) -> Any:
+        for message in request.messages:
+            if message["role"] == "tool":
+                message["content"] = "cut"  # type: ignore[index]
+        return request.messages
+
+    with pytest.raises(StrategyError, match="strategy 'it' changed the messages of 'talk'"):
+        run(shortening, Trace("talk", "s", agent(3)), 900)
+
+
+def ends_the_process(request: Request) -> Any:
+    os._exit(7)
+
+
+def test_a_process_that_ends_is_told() -> None:
+    traces = [Trace(f"t{n}", "s", agent(2)) for n in range(2)]
+    with pytest.raises(StrategyError, match="a process of the replay ended"):
+        replay(traces, budgets=[900], strategies="tests.replay.test_strategies:ends_the_process", jobs=2)
+
+
+def test_what_cannot_be_sent_to_a_process_is_told_by_name() -> None:
+    traces = [Trace(f"t{n}", "s", agent(2)) for n in range(2)]
+    with pytest.raises(ArgumentError, match="the strategy '<lambda>' cannot be sent to another process"):
+        replay(traces, budgets=[900], strategies=[lambda request: request.messages], jobs=2)
 
 
 def test_what_cannot_fit_is_refused_and_not_sent() -> None:

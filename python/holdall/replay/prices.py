@@ -12,6 +12,9 @@ from holdall.errors import ArgumentError, UnknownNameError
 
 Caching = Literal["automatic", "breakpoints", "none"]
 
+# A larger figure in a file of prices is a mistake, and sums of such are no numbers any more.
+LARGEST: Final = 1e12
+
 
 @dataclass(frozen=True)
 class Price:
@@ -126,7 +129,10 @@ def _price(model: str, row: Any) -> Price:
     if amounts.get("step") == 0 or amounts.get("billed_ratio") == 0:
         raise ArgumentError(f"the price of {model!r} has a `step` or `billed_ratio` of 0")
     plain = amounts["input"]
-    whole = {name: int(amounts.pop(name)) for name in ("minimum", "step", "lookback") if name in amounts}
+    whole = {name: int(amounts[name]) for name in ("minimum", "step", "lookback") if name in amounts}
+    for name, value in whole.items():
+        if value != amounts.pop(name):
+            raise ArgumentError(f"the price of {model!r}: {name} must be a whole number, not {row[name]!r}")
     return Price(**{"cache_read": plain, "cache_write": plain, **amounts}, caching=caching, **whole)  # type: ignore[arg-type]
 
 
@@ -142,6 +148,8 @@ def _litellm(model: str, row: dict[str, Any]) -> Price:
         )
         if row.get(key) is not None
     }
+    if "input" not in amounts:
+        raise ArgumentError(f"the price of {model!r} has no `input_cost_per_token`")
     plain = amounts["input"]
     write = amounts.get("cache_write", plain)
     read = amounts.get("cache_read")
@@ -154,8 +162,11 @@ def _litellm(model: str, row: dict[str, Any]) -> Price:
 
 
 def _number(model: str, name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-        raise ArgumentError(f"the price of {model!r}: {name} must be a number of at least 0, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST:
+        shown = f"{value!r:.40}"
+        raise ArgumentError(
+            f"the price of {model!r}: {name} must be a number of at least 0 and at most {LARGEST:g}, not {shown}"
+        )
     return value
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Final
 
 from holdall._native import Tokenizer
-from holdall.errors import ArgumentError, ClosedError, UnknownNameError
+from holdall.errors import ArgumentError, ClosedError, StrategyError, UnknownNameError
 from holdall.replay.prices import Price, price_of
 from holdall.replay.registry import STRATEGIES, make_of, maker, names_of
 from holdall.replay.request import Strategy
@@ -86,7 +88,7 @@ def replay(
 
     Raises:
         ArgumentError: An argument is outside its domain.
-        StrategyError: A strategy failed.
+        StrategyError: A strategy failed, or a process that ran it ended.
     """
     traces = list(traces)
     sizes = list(dict.fromkeys(budgets))
@@ -186,6 +188,7 @@ def _side_by_side(tasks: Sequence[_Named], jobs: int, progress: Progress | None)
     # The longest first, so that no process is left alone with a long one at the end.
     weight = [units[n] * len(task.trace.messages) for n, task in enumerate(tasks)]
     order = sorted(range(len(tasks)), key=lambda n: (-weight[n], n))
+    _check_travels(tasks)
     done: dict[int, list[Row]] = {}
     context = get_context("spawn")  # started anew, not forked: the native part may have threads
     counter = context.Value("q", 0)
@@ -203,12 +206,29 @@ def _side_by_side(tasks: Sequence[_Named], jobs: int, progress: Progress | None)
                 if progress is not None and counter.value > told:
                     told = counter.value
                     progress(told, sum(units), f"{len(done)} of {len(tasks)} runs done")
+        except BrokenProcessPool as error:
+            raise StrategyError(
+                "a process of the replay ended without a word: it was killed, ran out of memory, or a strategy ended it; "
+                "try fewer jobs"
+            ) from error
         except BaseException:
             with counter.get_lock():
                 counter.value = STOP
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return done
+
+
+def _check_travels(tasks: Sequence[_Named]) -> None:
+    """A strategy or a tokenizer that cannot be sent to another process is told at once, and by its name."""
+    own = {f"the strategy {task.strategy!r}": task.own for task in tasks if task.own is not None}
+    for name, one in [*own.items(), *[("the tokenizer", task.tokenizer) for task in tasks[:1]]]:
+        try:
+            pickle.dumps(one)
+        except Exception as error:
+            raise ArgumentError(
+                f"{name} cannot be sent to another process ({error}): use jobs=1, or what a module has under its name"
+            ) from error
 
 
 _turns_done: Any = None

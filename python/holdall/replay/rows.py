@@ -87,6 +87,8 @@ class Row:
     def summarize(self, calls: Sequence[tuple[int, int]], price: Price) -> None:
         """Count calls to a summariser."""
         for read, written in calls:
+            if read < 0 or written < 0:
+                raise ValueError(f"tokens below 0: {(read, written)}")
             self.summarizer_calls += 1
             self.summarizer_tokens += read + written
             self.summarizer_dollars += price.billed_ratio * (read * price.input + written * price.output) / MILLION

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdall._native import Tokenizer
+from holdall._native import Tokenizer, _chat_fingerprint
 from holdall.errors import HoldallError, RequiredOverflowError, StrategyError
 from holdall.replay.cache import PromptCache, Sent
 from holdall.replay.check import check
@@ -74,6 +74,21 @@ class _Replay:
         ]
 
     def run(self) -> list[Row]:
+        before = self._fingerprints()
+        self._replay()
+        if self._fingerprints() != before:
+            raise StrategyError(
+                f"strategy {self.task.strategy!r} changed the messages of {self.trace.id!r}, which others are still to be given:"
+                " it must copy what it changes"
+            )
+        for run in self.runs:
+            run.row.charge(run.cache, self.task.price)
+        return [run.row for run in self.runs]
+
+    def _fingerprints(self) -> list[int]:
+        return [_chat_fingerprint(message) for message in self.trace.messages]
+
+    def _replay(self) -> None:
         if self.task.turns:
             for size in self.trace.turns():
                 turn = self._request(self.trace.messages[:size])
@@ -86,9 +101,6 @@ class _Replay:
                 for run in self.runs:
                     self._ask(run, asked.at(run.row.budget, dict(run.memory)), question)
                 self.tick()
-        for run in self.runs:
-            run.row.charge(run.cache, self.task.price)
-        return [run.row for run in self.runs]
 
     def _request(self, messages: Sequence[Any], more: Block | None = None) -> Request:
         size = len(messages)
@@ -114,6 +126,7 @@ class _Replay:
         return self._request([*self.trace.messages, message], self.ledger.message(message))
 
     def _window(self, run: _Run, request: Request) -> Window | None:
+        size = len(request.messages)
         started = time.process_time_ns()
         try:
             given = self.strategy(request)
@@ -123,6 +136,8 @@ class _Replay:
         except Exception as error:
             raise StrategyError(f"{self._place(request)}: {type(error).__name__}: {error}") from error
         run.row.latencies_us.append((time.process_time_ns() - started) / 1000)
+        if len(request.messages) != size:
+            raise StrategyError(f"{self._place(request)}: changed the list of messages, which belongs to the request")
         if isinstance(given, Window):
             return given
         if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
@@ -130,7 +145,7 @@ class _Replay:
         raise StrategyError(f"{self._place(request)}: gave {type(given).__name__}, not a Window or a list of messages")
 
     def _place(self, request: Request) -> str:
-        where = f"strategy {self.task.strategy!r} at message {len(request.messages)} of {self.trace.id!r}"
+        where = f"strategy {self.task.strategy!r} at message {len(request.tokens)} of {self.trace.id!r}"
         return f"{where}, budget {request.budget}"
 
     def _sent(self, request: Request, window: Window) -> tuple[list[Block], list[Block]]:
@@ -156,7 +171,12 @@ class _Replay:
         if request.total > request.budget:
             row.tight += 1
             row.fill_sum += tokens / request.budget
-        row.summarize(window.summarizer, self.task.price)
+        try:
+            row.summarize(window.summarizer, self.task.price)
+        except (TypeError, ValueError) as error:
+            raise StrategyError(
+                f"{self._place(request)}: `summarizer` must be pairs of input and output tokens: {error}"
+            ) from error
         shared, shared_tokens = self._shared(run.last, sent)
         if run.last:
             previous = self.ledger.framing + sum(block.tokens for block in run.last)

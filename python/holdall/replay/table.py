@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from holdall.replay.replay import Replay
@@ -169,7 +169,7 @@ def to_json(outcome: Replay) -> str:
 def to_csv(outcome: Replay) -> str:
     """One line for each set, strategy and budget."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(outcome.figures[0].as_dict()), lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=[one.name for one in fields(Figures)], lineterminator="\n")
     writer.writeheader()
     for one in outcome.figures:
         writer.writerow({name: _cell(value) for name, value in one.as_dict().items()})

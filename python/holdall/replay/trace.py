@@ -86,7 +86,7 @@ def questions_of(rows: Any, messages: Sequence[Message], where: str) -> tuple[Qu
             raise ArgumentError(f"{where}: a question needs the text `question` and the list `evidence_ids`")
         places: set[int] = set()
         for name in names:
-            place = at.get(name, name) if isinstance(name, (str, int)) else None
+            place = at.get(name, name) if isinstance(name, (str, int)) and not isinstance(name, bool) else None
             if not isinstance(place, int) or not 0 <= place < len(messages):
                 raise ArgumentError(f"{where}: no message has the id {name!r}, which a question names as evidence")
             places.add(place)
