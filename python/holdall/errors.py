@@ -212,3 +212,9 @@ class RateLimitedError(HoldallError):
 
 class RunningLoopError(HoldallError, RuntimeError):
     """A blocking call was made inside a running event loop, which it would have stopped."""
+
+
+class OtherLoopError(HoldallError, RuntimeError):
+    """A store that is connected in one event loop was used in another while the first still runs; open one in each."""
+
+    backend: str

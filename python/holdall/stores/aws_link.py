@@ -9,6 +9,7 @@ import threading
 from typing import Any, Final
 
 from holdall.errors import ArgumentError, ClosedError
+from holdall.stores.loop import HomeLoop
 from holdall.stores.swap import Failure
 
 try:
@@ -107,6 +108,8 @@ class AwsLink:
         )
         self._stack = contextlib.AsyncExitStack()
         self._starting = asyncio.Lock()
+        self._owns_client = client is None
+        self._home = HomeLoop(service)
         self._is_closed = False
         # a client that repeats a conditional write by itself is told by the second copy that the first one was in its way
         retries = {} if client is None else client.meta.config.retries or {}
@@ -131,6 +134,7 @@ class AwsLink:
 
     async def _ready(self) -> Any:
         self.check_open()
+        self._follow_loop()
         if self._client is None:
             async with self._starting:
                 if self._client is None:
@@ -140,10 +144,21 @@ class AwsLink:
                     self._client = await self._stack.enter_async_context(
                         session.create_client(self._service, config=self._config, **self._connect)
                     )
+                    if self._is_closed:
+                        # closed while this was under way, which then found nothing to close
+                        await self._stack.aclose()
+                        self.check_open()
         return self._client
+
+    def _follow_loop(self) -> None:
+        if self._owns_client and self._home.has_moved():
+            self._client, self._starting = None, asyncio.Lock()
+            # not closed: what would be waited for in there is of a loop that has ended
+            self._stack.pop_all()
 
     async def close(self) -> None:
         """Close the client, if it is ours."""
         if not self._is_closed:
+            self._follow_loop()
             self._is_closed = True
             await self._stack.aclose()

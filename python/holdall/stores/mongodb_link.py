@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from holdall.errors import ArgumentError, ClosedError
 from holdall.stores.base import Blob
+from holdall.stores.loop import HomeLoop
 from holdall.stores.swap import Failure
 from holdall.stores.urls import unreadable
 
@@ -97,16 +98,22 @@ class MongoLink:
         self._is_ready = False
         self._is_closed = False
         self._starting = asyncio.Lock()
+        self._home = HomeLoop(BACKEND)
 
     async def ready(self) -> MongoLink:
         """Make the client and the index, once."""
         if self._is_closed:
             raise ClosedError("this MongoStore was closed; make a new one")
+        self._follow_loop()
         if not self._is_ready:
             async with self._starting:
                 if not self._is_ready:
                     await self._start()
         return self
+
+    def _follow_loop(self) -> None:
+        if self._owns_client and self._home.has_moved():
+            self._client, self._is_ready, self._starting = None, False, asyncio.Lock()
 
     async def _start(self) -> None:
         if self._client is None:
@@ -140,6 +147,8 @@ class MongoLink:
         # of one tag, in order of key: a page of `find` starts where the last one ended
         await self.records.create_index([("tags", 1), ("_id", 1)], name="tags_and_key")
         await self.records.create_index([("expires_at", 1)], name="expiry", sparse=True)
+        if self._is_closed:
+            raise ClosedError("this MongoStore was closed; make a new one")
         self._is_ready = True
 
     @property
@@ -151,6 +160,7 @@ class MongoLink:
 
     async def close(self) -> None:
         """Close the client, if it is ours."""
+        self._follow_loop()
         self._is_closed = True
         if self._owns_client and self._client is not None:
             await self._client.close()

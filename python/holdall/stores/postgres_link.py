@@ -10,6 +10,7 @@ from typing import Any
 
 from holdall.errors import ArgumentError, ClosedError, EncodeError, NewerStateError, StoreUnavailableError
 from holdall.stores import lost
+from holdall.stores.loop import HomeLoop
 from holdall.stores.sql import migrations
 from holdall.stores.urls import unreadable
 
@@ -72,6 +73,7 @@ class PostgresLink:
         self._is_ready = False
         self._is_closed = False
         self._starting = asyncio.Lock()
+        self._home = HomeLoop(BACKEND)
         self.prefix = "" if schema is None else f"{quoted(schema)}."
         # None until known
         self.is_pooled: bool | None = None
@@ -135,12 +137,17 @@ class PostgresLink:
     async def _ready(self) -> Any:
         if self._is_closed:
             raise ClosedError("this PostgresStore was closed; make a new one")
+        self._follow_loop()
         if self._is_ready:
             return self._pool
         async with self._starting:
             if not self._is_ready:
                 await self._start()
         return self._pool
+
+    def _follow_loop(self) -> None:
+        if self._owns_pool and self._home.has_moved():
+            self._pool, self._is_ready, self._starting = None, False, asyncio.Lock()
 
     async def _start(self) -> None:
         if self._owns_pool:
@@ -163,6 +170,10 @@ class PostgresLink:
         else:
             async with self._pool.acquire() as connection:  # type: ignore[union-attr]
                 await self._set_up(connection)
+        if self._is_closed and self._owns_pool and self._pool is not None:
+            # closed while this was under way, which then found no pool to close
+            self._pool.terminate()
+            raise ClosedError("this PostgresStore was closed; make a new one")
         self._is_ready = True
 
     async def _alone(self) -> Any:
@@ -206,6 +217,7 @@ class PostgresLink:
         """Close the pool, if it is ours, once the calls under way have ended."""
         if self._is_closed:
             return
+        self._follow_loop()
         self._is_closed = True
         if not self._owns_pool or self._pool is None:
             return

@@ -66,6 +66,7 @@ class RedisLink:
         self._sentinel: Any | None = None
         # for one server, where the client is ours
         self._lanes: Lanes | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self.has_driver_retries = client is not None and _check_client(client) > 0
 
@@ -79,6 +80,7 @@ class RedisLink:
         """The client; made here if need be."""
         if self._is_closed:
             raise ClosedError("this RedisStore was closed; make a new one")
+        self._follow_loop()
         if self._client is None:
             try:
                 self._client = self._made(cast("str", self._url))
@@ -87,6 +89,15 @@ class RedisLink:
                     raise
                 raise unreadable(cast("str", self._url), error) from None
         return self._client
+
+    def _follow_loop(self) -> None:
+        """Let go of what was connected in a loop that has ended."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and self._owns_client:
+            if self._loop is not None and self._loop.is_closed():
+                self._client = self._lanes = self._sentinel = None
+                self._slots = asyncio.Semaphore(self._max_connections)
+            self._loop = loop
 
     def _made(self, url: str) -> Any:
         common = {
@@ -257,6 +268,7 @@ class RedisLink:
         if self._is_closed:
             return
         self._is_closed = True
+        self._follow_loop()
         if self._lanes is not None:
             await self._lanes.aclose()
         if self._owns_client and self._client is not None:
