@@ -886,12 +886,12 @@ def msgpack_decode_state(
     """
 
 def msgpack_decode_log(
-    entries: Iterable[Sequence[Any]], header: bytes | None, other: Callable[[Any, Any, int], Any]
+    entries: Iterable[Sequence[Any] | bytes], header: bytes | None, other: Callable[[Any, Any, int], Any]
 ) -> tuple[list[Any], list[Any], bytes]:
     """Decode the entries of a stored log, read-only.
 
     Args:
-        entries: (kind, bytes, ...) of each.
+        entries: Of each (kind, bytes, ...), or kind, NUL and bytes in one.
         header: What an entry begins with that is decoded from there on; None for none.
         other: Called with kind, bytes and number of any other entry, and of a step result that is none; returns its value.
 

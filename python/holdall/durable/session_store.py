@@ -17,6 +17,7 @@ from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
 from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
 from holdall.state import SessionState, StateSerializer
 from holdall.stores.base import ABSENT, Blob, ConflictReader, Record, Store, Version
+from holdall.stores.rows import raw
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -138,7 +139,7 @@ class SessionStore:
         start = record.entries[0].seq if record.entries else record.log_len
         return self.serializer.restore(
             record.head.data,
-            record.entries,
+            raw(record.entries),
             record=session_id_of(record.key),
             version=record.version.number,
             generation=record.version.generation,
@@ -200,7 +201,7 @@ class SessionStore:
         """Return the state that a whole record holds."""
         return self.serializer.restore(
             record.head.data,
-            record.entries,
+            raw(record.entries),
             record=session_id_of(record.key),
             version=record.version.number,
             generation=record.version.generation,

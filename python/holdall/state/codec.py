@@ -159,7 +159,7 @@ class StateSerializer:
     def restore(
         self,
         head: bytes,
-        entries: Iterable[Sequence[Any]] = (),
+        entries: Iterable[Sequence[Any] | bytes] = (),
         *,
         record: str | None = None,
         version: int = 0,
@@ -170,7 +170,7 @@ class StateSerializer:
 
         Args:
             head: What `head` gave.
-            entries: The whole log: (kind, bytes) or (kind, bytes, seq) of each entry, in order.
+            entries: The whole log, in order: of each entry (kind, bytes) or (kind, bytes, seq), or kind, NUL and bytes in one.
             record: What the blobs were bound to; needed where they are encrypted.
             version: Number of the stored version.
             generation: Generation of the stored record.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import islice
+from operator import ge, itemgetter
 from typing import Any
 
 from holdall.errors import ArgumentError, EncodeError
 from holdall.stores import keys, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
 from holdall.stores.postgres_link import PostgresLink, apply_migrations, due_migrations
+from holdall.stores.rows import Rows
 from holdall.stores.urls import mask_url
 
 __all__ = ["PostgresStore", "apply_migrations", "due_migrations"]
@@ -26,13 +29,14 @@ _DELETE = "SELECT * FROM {p}delete_session($1, $2, $3, $4, $5, $6, $7)"
 _SWEEP = "SELECT {p}sweep_sessions($1)"
 _LIVE = "NOT s.is_deleted AND (s.expires_at IS NULL OR s.expires_at > clock_timestamp())"
 _IS_KEY = "s.key_hash = sha256(convert_to($1, 'UTF8'))"
+# The record as one row and then each entry as a row, the log in whatever order it comes: an array of a thousand entries takes the
+# server as long to build as everything else together, and a sort as long as to read them, which are mostly in order.
 _READ = (
-    "SELECT s.generation, s.version, s.state, s.head, s.head_format, s.log_len, s.tags,"
-    " extract(epoch FROM s.expires_at)::float8 AS expires_at, l.kinds, l.datas"
-    " FROM {p}agent_sessions s LEFT JOIN LATERAL ("
-    "SELECT array_agg(e.kind ORDER BY e.seq) AS kinds, array_agg(e.data ORDER BY e.seq) AS datas"
-    " FROM {p}agent_session_log e WHERE e.log_id = s.log_id AND e.seq >= $2) l ON true"
-    f" WHERE {_IS_KEY} AND {_LIVE}"
+    "WITH s AS MATERIALIZED (SELECT s.log_id, ROW(s.generation, s.version, s.state::text, s.head, s.head_format, s.log_len,"
+    " s.tags::text, extract(epoch FROM s.expires_at)::float8) AS record"
+    f" FROM {{p}}agent_sessions s WHERE {_IS_KEY} AND {_LIVE})"
+    " SELECT NULL::text AS kind, NULL::bytea AS data, -1::bigint AS seq, s.record FROM s"
+    " UNION ALL SELECT e.kind, e.data, e.seq, NULL FROM s JOIN {p}agent_session_log e ON e.log_id = s.log_id AND e.seq >= $2"
 )
 _READ_LOG = (
     "SELECT e.kind, e.data, e.seq FROM {p}agent_sessions s JOIN {p}agent_session_log e ON e.log_id = s.log_id"
@@ -140,7 +144,7 @@ class PostgresStore:
         keys.check_key(key)
         keys.check_count("log_from", log_from)
         rows = await self._link.call("read", self._sql[_READ], key, log_from, is_repeatable=True)
-        return _record(key, rows[0], log_from) if rows else None
+        return _read(key, rows) if rows else None
 
     async def write(
         self,
@@ -298,6 +302,23 @@ class PostgresStore:
         return (await self._link.call(operation, self._sql[query], *args, is_repeatable=is_repeatable))[0]
 
 
+def _read(key: str, rows: list[Any]) -> Record:
+    seqs = [row["seq"] for row in rows]
+    if any(map(ge, seqs, islice(seqs, 1, None))):
+        rows.sort(key=itemgetter("seq"))
+    generation, number, state, head, head_format, log_len, tags, expires_at = rows[0]["record"]
+    log_from = rows[1]["seq"] if len(rows) > 1 else log_len
+    return Record(
+        key,
+        Version(generation, number),
+        Blob(JSON, state.encode()) if head is None else Blob(head_format, head),
+        Rows(rows[1:], log_from),
+        log_len,
+        expires_at,
+        json.loads(tags),
+    )
+
+
 def _record(key: str, row: Any, log_from: int) -> Record:
     head = Blob(JSON, row["state"].encode()) if row["head"] is None else Blob(row["head_format"], row["head"])
     kinds, datas = row["kinds"] or (), row["datas"] or ()
@@ -305,7 +326,7 @@ def _record(key: str, row: Any, log_from: int) -> Record:
         key,
         Version(row["generation"], row["version"]),
         head,
-        [Entry(kind, data, log_from + n) for n, (kind, data) in enumerate(zip(kinds, datas, strict=True))],
+        Rows(list(zip(kinds, datas, strict=True)), log_from),
         row["log_len"],
         row["expires_at"],
         json.loads(row["tags"]),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from holdall.errors import ArgumentError, ConflictError, StaleFenceError
 from holdall.stores import keys, rules
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
+from holdall.stores.rows import Rows
 from holdall.stores.sqlite_file import SqliteFile
 
 _T = TypeVar("_T")
@@ -320,15 +321,16 @@ def _record(
     """Return the record of a row (format and bytes of the head, then `_META`), with this part of its log."""
     record_id, meta = _meta(key, row[2:])
     last = meta.log_len if end is None else min(end, meta.log_len)
-    entries = db.execute(
-        "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
-        (_pos(record_id, 0), _pos(record_id, min(start(meta), last)), _pos(record_id, last)),
-    )
+    first = min(start(meta), last)
+    rows = db.execute(
+        "SELECT kind, data FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
+        (_pos(record_id, first), _pos(record_id, last)),
+    ).fetchall()
     return Record(
         key,
         Version(meta.generation, meta.number),
         Blob(row[0], row[1]),
-        [Entry(*entry) for entry in entries],
+        Rows(rows, first),
         meta.log_len,
         meta.expires_at,
         meta.tags,
