@@ -144,7 +144,7 @@ class RedisStore:
             _ttl_ms(write.ttl_s),
             "" if write.tags is None else _tags_text(write.tags),
             _fence_text(write.fence),
-            write.op or "",
+            _op_bytes(write.op),
         ]
         entries = [kind.encode() + b"\0" + data for kind, data in write.append]
         reply = await self._indexed(
@@ -216,7 +216,7 @@ class RedisStore:
             "touch",
             key,
             ttl_s,
-            lambda guarantee: [_ttl_ms(ttl_s), op or "", *guarantee],
+            lambda guarantee: [_ttl_ms(ttl_s), _op_bytes(op), *guarantee],
             is_repeatable=op is not None,
         )
         return bool(reply[0] == b"ok")
@@ -228,7 +228,7 @@ class RedisStore:
         keys.check_key(key)
         generation, number = ("", "") if expected is None else keys.check_version(expected)
         fence, op = keys.check_fence(fence), keys.op_token("delete", self._op_id(op_id))
-        args = [generation, number, _fence_text(fence), op or "", self._retention_ms]
+        args = [generation, number, _fence_text(fence), _op_bytes(op), self._retention_ms]
         reply = await self._link.call(
             "delete", lambda: self._script("delete", self._index.slot_keys(key)[:2], args), is_repeatable=op is not None
         )
@@ -316,6 +316,10 @@ def _tags_text(tags: Mapping[str, str]) -> str:
 
 def _fence_text(fence: int | None) -> str:
     return "" if fence is None else f"{fence:0{_FENCE_CHARS}d}"
+
+
+def _op_bytes(op: str | None) -> bytes:
+    return b"" if op is None else bytes.fromhex(op)
 
 
 def _expectation(expected: Version | Absent | None) -> tuple[str, str, str]:

@@ -11,17 +11,15 @@ end
 if generation ~= '' and (generation ~= held[1] or ARGV[2] ~= held[2]) then
     return {'conflict', held[1], held[2]}
 end
-local refused = check_allowed({'DEL', head}, {'HSET', head, 'g', '0'}, {'PEXPIREAT', head, '1'})
-if refused then return refused end
-local recent, ops = held[7], held[5]
-for at, value in ipairs(remember(recent, ops, op, held[1], held[2])) do
-    if at == 2 then recent = value elseif at == 4 then ops = value end
-end
+if is_refused('HSET', head, 'g', '0') then return refusal('HSET') end
+if is_refused('PEXPIREAT', head, '1') then return refusal('PEXPIREAT') end
+local recent, ops = remember(held[7], held[5], op, held[1], held[2])
+ops = ops or held[5]
 redis.call('DEL', head, log)
 fence = fence ~= '' and fence or held[4]
 -- what has nothing to remember leaves nothing: its version cannot come back, since generations are drawn
-if fence or recent or ops then
-    redis.call('HSET', head, 'g', held[1], 'n', held[2], 'p', recent or '', 'o', ops or '', 'D', '1')
+if fence or recent ~= '' or ops then
+    redis.call('HSET', head, 'g', held[1], 'n', held[2], 'p', recent, 'o', ops or '', 'D', '1')
     if fence then redis.call('HSET', head, 'F', fence) end
     redis.call('PEXPIREAT', head, text_of(now_ms() + tonumber(ARGV[5])))
 end

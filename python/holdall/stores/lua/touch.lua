@@ -13,9 +13,11 @@ if held[3] ~= '{}' and not covers(guarantee, ends) then
     end
     guarantee = ARGV[3]
 end
-local refused = check_allowed({'HSET', head, 'g', '0'}, {'PEXPIREAT', head, '1'}, {'PERSIST', head})
+local refused = is_end_refused(head, ends)
 if refused then return refused end
-redis.call('HSET', head, 'i', guarantee, unpack(remember(held[7], held[4], ARGV[2], held[1], held[2])))
+local recent, ops = remember(held[7], held[4], ARGV[2], held[1], held[2])
+redis.call('HSET', head, 'i', guarantee, 'p', recent)
+if ops then redis.call('HSET', head, 'o', ops) end
 set_end(head, ends)
 set_end(log, ends)
 return {'ok'}

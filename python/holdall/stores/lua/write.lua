@@ -26,7 +26,7 @@ if (expect == 'absent' and is_live)
         start = '0'
     end
     return {'conflict', generation, number, start, rest[1], rest[2], held[3], held[4],
-        text_of(redis.call('PEXPIRETIME', head)), redis.call('LRANGE', log, start, -1)}
+        text_of(redis.call('PEXPIRETIME', head)), start ~= held[3] and redis.call('LRANGE', log, start, -1) or {}}
 end
 
 local tags = ARGV[9] ~= '' and ARGV[9] or (is_live and held[4] or '{}')
@@ -43,15 +43,15 @@ if tags ~= '{}' then
         guarantee = ARGV[12]
     end
 end
--- asked for what this call will do and no more: each question takes 4 us of the server's time
+-- asked for what this call will do and no more; the first command to change something says by itself whether it may
 local length = is_live and tonumber(held[3]) or 0
 local kept = is_live and keep ~= '' and math.min(tonumber(keep), length) or length
-local needs = {{'HSET', head, 'g', '0'}, ends and {'PEXPIREAT', head, '1'} or {'PERSIST', head}}
-if #ARGV > 14 then needs[#needs + 1] = {'RPUSH', log, ''} end
-if not is_live or kept == 0 then needs[#needs + 1] = {'DEL', log} end
-if kept < length then needs[#needs + 1] = {'LTRIM', log, '0', '0'} end
-local refused = check_allowed(unpack(needs))
+local n_new = #ARGV - 14
+local refused = is_end_refused(head, ends)
 if refused then return refused end
+if (n_new > 0 or kept < length or not is_live) and is_refused('HSET', head, 'g', '0') then return refusal('HSET') end
+if n_new > 0 and (kept < length or not is_live) and is_refused('RPUSH', log, '') then return refusal('RPUSH') end
+if held[7] and is_refused('HDEL', head, 'D') then return refusal('HDEL') end
 
 local cut_at
 if is_live then
@@ -68,17 +68,21 @@ else
     generation, number, cut_at = fresh, 1, 1
     redis.call('DEL', log)
 end
-length = kept
 -- the log first: if its key holds something else, this fails and the head is as it was
 for from = 15, #ARGV, 1000 do
     redis.call('RPUSH', log, unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end
+length = kept + n_new
 number = text_of(number)
-redis.call('HSET', head, 'g', generation, 'n', number, 'f', ARGV[5], 'd', ARGV[6], 'l', length + #ARGV - 14, 't', tags,
-    'i', guarantee, unpack(remember(held[9], held[6], op, generation, number)))
+local recent, ops = remember(held[9], held[6], op, generation, number)
+redis.call('HSET', head, 'n', number, 'f', ARGV[5], 'd', ARGV[6], 'l', length, 'p', recent)
+if not is_live or held[4] ~= tags or held[8] ~= guarantee then
+    redis.call('HSET', head, 'g', generation, 't', tags, 'i', guarantee)
+end
+if ops then redis.call('HSET', head, 'o', ops) end
 if cut_at then redis.call('HSET', head, 'c', text_of(cut_at)) end
 if held[7] then redis.call('HDEL', head, 'D') end
-if fence ~= '' then redis.call('HSET', head, 'F', fence) end
+if fence ~= '' and fence ~= held[5] then redis.call('HSET', head, 'F', fence) end
 set_end(head, ends)
-if length + #ARGV > 14 then set_end(log, ends) end
+if length > 0 then set_end(log, ends) end
 return {'ok', generation, number, is_live and held[4] ~= tags and held[4] or ''}
