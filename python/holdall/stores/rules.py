@@ -101,12 +101,14 @@ def answer_of(meta: Meta | None, op: str | None) -> Version | None:
     """Return what an earlier call with this token gave, None if there was none or it is forgotten."""
     if meta is None or op is None:
         return None
-    for at in range(0, len(meta.ops), OP_CHARS):
-        if meta.ops.startswith(op, at):
-            start = at + len(op)
-            middle = start + GENERATION_CHARS
-            return Version(meta.ops[start:middle], int(meta.ops[middle : at + OP_CHARS], 16))
-    return None
+    at = meta.ops.find(op)
+    while at % OP_CHARS:  # -1 too
+        if at < 0:
+            return None
+        at = meta.ops.find(op, at + 1)
+    start = at + len(op)
+    middle = start + GENERATION_CHARS
+    return Version(meta.ops[start:middle], int(meta.ops[middle : at + OP_CHARS], 16))
 
 
 def remember(ops: str, op: str | None, version: Version) -> str:

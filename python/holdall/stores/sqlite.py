@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import sqlite3
 import time
@@ -12,17 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdall.errors import ArgumentError, ConflictError, StaleFenceError
-from holdall.stores import keys, rules
+from holdall.stores import keys, rules, sqlite_rows
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
-from holdall.stores.rows import Rows
 from holdall.stores.sqlite_file import SqliteFile
 
 _T = TypeVar("_T")
 
-_SEQ_BITS = 32
 _PAGE = 500
-# A write frees at most this many ended records, so that none pays for a thousand.
+# A write frees at most this many ended records, so that none pays for a thousand; of common steps one in so many looks for them.
 _SWEPT_PER_WRITE = 4
+_STEPS_PER_SWEEP = 8
 _SWEPT_PER_CALL = 1000
 
 # From a record to what it takes over, see `holdall.stores.chain`: a copy where there is one, else the base.
@@ -41,9 +39,6 @@ WITH RECURSIVE chain(depth, id, ends) AS (
 SELECT chain.ends, key, head_format, head, id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at
 FROM chain JOIN records USING (id) ORDER BY depth
 """
-
-_META = "id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at"
-_LIVE = "is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)"
 
 
 class SqliteStore:
@@ -77,6 +72,7 @@ class SqliteStore:
         )
         self._now = now
         self._retention_s = rules.check_retention(retention_s)
+        self._n_steps = 0
 
     async def _run(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
         return await self._file.call(operation, work, writes=writes)
@@ -86,7 +82,9 @@ class SqliteStore:
         keys.check_key(key)
         keys.check_count("log_from", log_from)
 
-        return await self._run("read", lambda db: _read(db, key, self._now(), lambda _: log_from), writes=False)
+        return await self._run(
+            "read", lambda db: sqlite_rows.read(db, key, self._now(), lambda _: log_from), writes=False
+        )
 
     async def write(
         self,
@@ -130,7 +128,9 @@ class SqliteStore:
                 raise
             except ConflictError:
                 # the transaction has changed nothing yet
-                record = _read(db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from))
+                record = sqlite_rows.read(
+                    db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from)
+                )
                 if record is None:
                     raise
                 return record
@@ -139,28 +139,33 @@ class SqliteStore:
 
     def _writing(self, write: rules.Write) -> Callable[[sqlite3.Connection], Version]:
         generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
+        step = sqlite_rows.step_of(write)
 
         def work(db: sqlite3.Connection) -> Version:
             now = self._now()
-            record_id, before = _find_meta(db, write.key)
+            if step is not None:
+                version = step(db, now)
+                if version is not None:
+                    self._n_steps += 1
+                    if self._n_steps % _STEPS_PER_SWEEP == 0:
+                        sqlite_rows.sweep(db, now, _SWEPT_PER_WRITE)
+                    return version
+            record_id, before = sqlite_rows.find_meta(db, write.key)
             version, meta = rules.after_write(before, write, now, generation)
             if meta is None:
                 return version
             kept = meta.log_len - len(write.append)
             if record_id is None:
-                record_id = _insert(db, write.key, meta, write.head)
+                record_id = sqlite_rows.insert(db, write.key, meta, write.head)
             else:
-                _update(db, record_id, meta, write.head)
+                sqlite_rows.update(db, record_id, meta, write.head)
                 # the log of an ended generation may be longer than what is known of it
                 if version.number == 1 or (before is not None and kept < before.log_len):
-                    _cut(db, record_id, kept)
+                    sqlite_rows.cut(db, record_id, kept)
             if before is None or before.tags != meta.tags:
-                _retag(db, record_id, {} if before is None else before.tags, meta.tags)
-            db.executemany(
-                "INSERT INTO log (pos, kind, data) VALUES (?, ?, ?)",
-                [(_pos(record_id, kept + i), kind, data) for i, (kind, data) in enumerate(write.append)],
-            )
-            _sweep(db, now, _SWEPT_PER_WRITE)
+                sqlite_rows.retag(db, record_id, {} if before is None else before.tags, meta.tags)
+            sqlite_rows.append(db, sqlite_rows.pos(record_id, kept), write.append)
+            sqlite_rows.sweep(db, now, _SWEPT_PER_WRITE)
             return version
 
         return work
@@ -174,7 +179,7 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> list[Entry]:
             row = db.execute(
-                f"SELECT id, log_len FROM records WHERE key = ? AND {_LIVE}", (key, self._now())
+                f"SELECT id, log_len FROM records WHERE key = ? AND {sqlite_rows.LIVE}", (key, self._now())
             ).fetchone()
             if row is None:
                 return []
@@ -185,7 +190,7 @@ class SqliteStore:
                 for entry in db.execute(
                     "SELECT kind, data, pos - ?1 FROM log WHERE pos >= ?1 AND pos < ?2 AND (?3 IS NULL OR kind = ?3)"
                     " ORDER BY pos DESC LIMIT ?4",
-                    (_pos(record_id, 0), _pos(record_id, end), kind, limit),
+                    (sqlite_rows.pos(record_id, 0), sqlite_rows.pos(record_id, end), kind, limit),
                 )
             ]
 
@@ -198,7 +203,7 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> list[Record]:
             rows = db.execute(_CHAIN, (key, limit, self._now())).fetchall()
-            return [_record(db, at, row, end=ends) for ends, at, *row in rows]
+            return [sqlite_rows.record(db, at, row, end=ends) for ends, at, *row in rows]
 
         return await self._run("read_chain", work, writes=False)
 
@@ -208,11 +213,12 @@ class SqliteStore:
         ttl_s, op = keys.check_ttl(ttl_s), keys.op_token("touch", op_id)
 
         def work(db: sqlite3.Connection) -> bool:
-            record_id, before = _find_meta(db, key)
+            record_id, before = sqlite_rows.find_meta(db, key)
             was_there, meta = rules.after_touch(before, ttl_s, op, self._now())
             if meta is not None:
                 db.execute(
-                    "UPDATE records SET expires_at = ?, ops = ? WHERE id = ?", (meta.expires_at, meta.ops, record_id)
+                    "UPDATE records SET expires_at = ?1, sweep_at = ?1, ops = ?2 WHERE id = ?3",
+                    (meta.expires_at, meta.ops, record_id),
                 )
             return was_there
 
@@ -227,14 +233,14 @@ class SqliteStore:
         fence, op = keys.check_fence(fence), keys.op_token("delete", op_id)
 
         def work(db: sqlite3.Connection) -> bool:
-            record_id, before = _find_meta(db, key)
+            record_id, before = sqlite_rows.find_meta(db, key)
             was_there, meta = rules.after_delete(
                 before, key, expected=expected, fence=fence, op=op, now=self._now(), retention_s=self._retention_s
             )
             if meta is not None and before is not None and record_id is not None:
-                _retag(db, record_id, before.tags, {})
-                _cut(db, record_id, 0)
-                _update(db, record_id, meta, Blob("", b""))
+                sqlite_rows.retag(db, record_id, before.tags, {})
+                sqlite_rows.cut(db, record_id, 0)
+                sqlite_rows.update(db, record_id, meta, Blob("", b""))
             return was_there
 
         return await self._run("delete", work, writes=True)
@@ -274,9 +280,11 @@ class SqliteStore:
         """Free what has expired; return how many records and tombstones that were. Reads never see them either way."""
         total = 0
         while True:
-            n = await self._run("sweep", lambda db: _sweep(db, self._now(), _SWEPT_PER_CALL), writes=True)
-            total += n
-            if n < _SWEPT_PER_CALL:
+            n_due, n_freed = await self._run(
+                "sweep", lambda db: sqlite_rows.sweep(db, self._now(), _SWEPT_PER_CALL), writes=True
+            )
+            total += n_freed
+            if n_due < _SWEPT_PER_CALL:
                 return total
 
     async def migrate(self, *, dry_run: bool = False) -> list[str]:
@@ -288,109 +296,3 @@ class SqliteStore:
     async def aclose(self) -> None:
         """Close the file once the calls under way have ended."""
         await asyncio.get_running_loop().run_in_executor(None, self._file.close)
-
-
-def _pos(record_id: int, seq: int) -> int:
-    return (record_id << _SEQ_BITS) + seq
-
-
-def _meta(key: str, row: Sequence[Any]) -> tuple[int, rules.Meta]:
-    record_id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at = row
-    try:
-        decoded = json.loads(tags)
-    except (ValueError, TypeError) as error:
-        raise keys.not_ours("sqlite", key, error) from error
-    return record_id, rules.Meta(generation, number, log_len, expires_at, decoded, fence, ops, bool(is_deleted), cut_at)
-
-
-def _read(db: sqlite3.Connection, key: str, now: float, log_start: Callable[[rules.Meta], int]) -> Record | None:
-    row = db.execute(f"SELECT head_format, head, {_META} FROM records WHERE key = ? AND {_LIVE}", (key, now)).fetchone()
-    if row is None:
-        return None
-    return _record(db, key, row, start=log_start)
-
-
-def _record(
-    db: sqlite3.Connection,
-    key: str,
-    row: Sequence[Any],
-    *,
-    start: Callable[[rules.Meta], int] = lambda _: 0,
-    end: int | None = None,
-) -> Record:
-    """Return the record of a row (format and bytes of the head, then `_META`), with this part of its log."""
-    record_id, meta = _meta(key, row[2:])
-    last = meta.log_len if end is None else min(end, meta.log_len)
-    first = min(start(meta), last)
-    rows = db.execute(
-        "SELECT kind, data FROM log WHERE pos >= ? AND pos < ? ORDER BY pos",
-        (_pos(record_id, first), _pos(record_id, last)),
-    ).fetchall()
-    return Record(
-        key,
-        Version(meta.generation, meta.number),
-        Blob(row[0], row[1]),
-        Rows(rows, first),
-        meta.log_len,
-        meta.expires_at,
-        meta.tags,
-    )
-
-
-def _find_meta(db: sqlite3.Connection, key: str) -> tuple[int | None, rules.Meta | None]:
-    row = db.execute(f"SELECT {_META} FROM records WHERE key = ?", (key,)).fetchone()
-    return (None, None) if row is None else _meta(key, row)
-
-
-def _columns(meta: rules.Meta, head: Blob) -> tuple[object, ...]:
-    return (
-        meta.generation,
-        meta.number,
-        head.format,
-        head.data,
-        meta.log_len,
-        meta.expires_at,
-        json.dumps(meta.tags, ensure_ascii=False),
-        meta.fence,
-        meta.ops,
-        int(meta.is_deleted),
-        meta.cut_at,
-    )
-
-
-def _insert(db: sqlite3.Connection, key: str, meta: rules.Meta, head: Blob) -> int:
-    cursor = db.execute(
-        "INSERT INTO records (generation, number, head_format, head, log_len, expires_at, tags, fence, ops, is_deleted, cut_at,"
-        " key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*_columns(meta, head), key),
-    )
-    assert cursor.lastrowid is not None  # noqa: S101 - sqlite3 sets it after every INSERT
-    return cursor.lastrowid
-
-
-def _update(db: sqlite3.Connection, record_id: int, meta: rules.Meta, head: Blob) -> None:
-    db.execute(
-        "UPDATE records SET generation = ?, number = ?, head_format = ?, head = ?, log_len = ?, expires_at = ?, tags = ?,"
-        " fence = ?, ops = ?, is_deleted = ?, cut_at = ? WHERE id = ?",
-        (*_columns(meta, head), record_id),
-    )
-
-
-def _cut(db: sqlite3.Connection, record_id: int, kept: int) -> None:
-    db.execute("DELETE FROM log WHERE pos >= ? AND pos < ?", (_pos(record_id, kept), _pos(record_id + 1, 0)))
-
-
-def _retag(db: sqlite3.Connection, record_id: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    gone = before.items() - after.items()
-    new = after.items() - before.items()
-    db.executemany("DELETE FROM tags WHERE name = ? AND value = ? AND record = ?", [(*tag, record_id) for tag in gone])
-    db.executemany("INSERT INTO tags (name, value, record) VALUES (?, ?, ?)", [(*tag, record_id) for tag in new])
-
-
-def _sweep(db: sqlite3.Connection, now: float, most: int) -> int:
-    ended = db.execute("SELECT id, tags FROM records WHERE expires_at <= ? LIMIT ?", (now, most)).fetchall()
-    for record_id, tags in ended:
-        _retag(db, record_id, json.loads(tags), {})
-        _cut(db, record_id, 0)
-        db.execute("DELETE FROM records WHERE id = ?", (record_id,))
-    return len(ended)
