@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from holdall.errors import ArgumentError, ConflictError, StaleFenceError
 from holdall.stores import keys, rules, sqlite_rows
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
-from holdall.stores.sqlite_file import SqliteFile
+from holdall.stores.sqlite_file import SqliteFile, in_transaction
 
 _T = TypeVar("_T")
 
@@ -116,10 +116,34 @@ class SqliteStore:
     async def write_or_read(
         self, key: str, head: Blob, *, expected: Version, ttl_s: float | None, log_from: int, **options: Any
     ) -> Version | Record:
-        """As `write`; but where another version is there, return the record."""
+        """As `write`; but where another version is there, return the record.
+
+        That is seen before the file's write lock is taken: who has lost does not stand in the way of who writes.
+        """
         keys.check_count("log_from", log_from)
         write = rules.check_write(key, head, expected=keys.check_version(expected), ttl_s=ttl_s, **options)
         writing = self._writing(write)
+
+        def stored(db: sqlite3.Connection) -> Record:
+            record = sqlite_rows.read(db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from))
+            if record is None:
+                raise rules.conflict(key, expected, None)
+            return record
+
+        def refused(db: sqlite3.Connection) -> Version | Record | None:
+            try:
+                _, before = sqlite_rows.find_meta(db, key)
+                version, meta = rules.after_write(before, write, self._now(), expected.generation)
+            except StaleFenceError:
+                raise
+            except ConflictError:
+                return stored(db)
+            return version if meta is None else None
+
+        def look(db: sqlite3.Connection) -> Version | Record | None:
+            if sqlite_rows.is_at(db, key, expected):
+                return None
+            return in_transaction(db, "BEGIN", refused)
 
         def work(db: sqlite3.Connection) -> Version | Record:
             try:
@@ -128,14 +152,9 @@ class SqliteStore:
                 raise
             except ConflictError:
                 # the transaction has changed nothing yet
-                record = sqlite_rows.read(
-                    db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from)
-                )
-                if record is None:
-                    raise
-                return record
+                return stored(db)
 
-        return await self._run("write", work, writes=True)
+        return await self._file.call("write", work, writes=True, look=look)
 
     def _writing(self, write: rules.Write) -> Callable[[sqlite3.Connection], Version]:
         generation = secrets.token_hex(rules.GENERATION_CHARS // 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import sqlite3
@@ -68,7 +69,14 @@ class SqliteFile:
             executor.submit(self._disconnect, writes)
             executor.shutdown(wait=True)
 
-    async def call(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
+    async def call(
+        self,
+        operation: str,
+        work: Callable[[sqlite3.Connection], _T],
+        *,
+        writes: bool,
+        look: Callable[[sqlite3.Connection], _T | None] | None = None,
+    ) -> _T:
         """Run `work` in one transaction, in the thread of the writer or of the reader; see `run`.
 
         A third of a hop is what `run_in_executor` does so that cancelling the call takes it off the queue. Here it stays,
@@ -76,35 +84,39 @@ class SqliteFile:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
-        self.executor(writes=writes).submit(self._answer, loop, future, operation, work, writes)
+        run = functools.partial(self.run, operation, work, writes, look)
+        self.executor(writes=writes).submit(_answer, loop, future, run)
         return await future
 
-    def _answer(
+    def run(
         self,
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[_T],
         operation: str,
         work: Callable[[sqlite3.Connection], _T],
-        writes: bool,  # noqa: FBT001 - submit passes positions
-    ) -> None:
-        try:
-            result = self.run(operation, work, writes)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
-            answer: tuple[Callable[..., None], Any] = (_fail, error)
-        else:
-            answer = (_succeed, result)
-        # A loop that was closed waits for nothing.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(answer[0], future, answer[1])
-
-    def run(self, operation: str, work: Callable[[sqlite3.Connection], _T], writes: bool) -> _T:  # noqa: FBT001 - run_in_executor passes positions
+        writes: bool,  # noqa: FBT001 - run_in_executor passes positions
+        look: Callable[[sqlite3.Connection], _T | None] | None = None,
+    ) -> _T:
         """Run `work` in one transaction, in the thread this is called in; nothing is left of it if it raises.
+
+        Args:
+            operation: For errors.
+            work: What to do in the transaction.
+            writes: Whether it takes the file's write lock.
+            look: Asked before each attempt at that lock, outside of it; what it returns, if anything, is the answer.
 
         Raises:
             StoreUnavailableError: The file cannot be opened, read or written, or another writer held it too long.
         """
         begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-        return self._trying(operation, lambda: _in_transaction(self._connection(writes), begin, work), writes=writes)
+
+        def attempt() -> _T:
+            db = self._connection(writes)
+            if look is not None:
+                answer = look(db)
+                if answer is not None:
+                    return answer
+            return in_transaction(db, begin, work)
+
+        return self._trying(operation, attempt, writes=writes)
 
     def migrate(self, dry_run: bool = False) -> list[str]:  # noqa: FBT001, FBT002 - run_in_executor passes positions
         """Apply the migrations that are due; return their names."""
@@ -174,6 +186,18 @@ class SqliteFile:
         )
 
 
+def _answer(loop: asyncio.AbstractEventLoop, future: asyncio.Future[_T], run: Callable[[], _T]) -> None:
+    try:
+        result = run()
+    except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+        answer: tuple[Callable[..., None], Any] = (_fail, error)
+    else:
+        answer = (_succeed, result)
+    # A loop that was closed waits for nothing.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(answer[0], future, answer[1])
+
+
 def _succeed(future: asyncio.Future[_T], result: _T) -> None:
     if not future.done():
         future.set_result(result)
@@ -196,7 +220,8 @@ def _is_busy(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "is locked" in str(error)
 
 
-def _in_transaction(db: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], _T]) -> _T:
+def in_transaction(db: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    """Run `work` between BEGIN and COMMIT; nothing is left of it if it raises."""
     db.execute(begin)
     try:
         result = work(db)
@@ -236,7 +261,7 @@ def _migrate(db: sqlite3.Connection) -> None:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {migration.number}")
 
-    _in_transaction(db, "BEGIN IMMEDIATE", work)
+    in_transaction(db, "BEGIN IMMEDIATE", work)
 
 
 def _statements(sql: str) -> Iterator[str]:

@@ -135,6 +135,12 @@ def record(
     )
 
 
+def is_at(db: sqlite3.Connection, key: str, version: Version) -> bool:
+    """Whether a key's row is at a version: true also where it has ended since."""
+    sql = "SELECT 1 FROM records WHERE key = ? AND generation = ? AND number = ?"
+    return bool(db.execute(sql, (key, *version)).fetchall())
+
+
 def find_meta(db: sqlite3.Connection, key: str) -> tuple[int | None, rules.Meta | None]:
     """Return the id and what decides of a key's row, whether it has ended or not."""
     row = db.execute(f"SELECT {META} FROM records WHERE key = ?", (key,)).fetchone()
