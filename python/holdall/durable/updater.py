@@ -20,10 +20,10 @@ async def applied(state: SessionState, fn: Updater) -> SessionState:
     """Return what the function made of the state: what it returned, or the state that it changed in place."""
     session_id = state.session_id
     changed = fn(state)
-    if inspect.isawaitable(changed):
+    if changed is not None and inspect.isawaitable(changed):
         changed = await changed
     if changed is None:
-        changed = state
+        return state
     check_same(session_id, changed)
     return changed
 
