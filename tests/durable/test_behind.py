@@ -11,6 +11,7 @@ import pytest
 from holdall import (
     ArgumentError,
     ConflictError,
+    EncodeError,
     NotFoundError,
     OptimisticStateStore,
     SessionState,
@@ -346,3 +347,33 @@ async def test_a_shorter_life_holds_below_too(tiers: Tiers) -> None:
         for one in (worker, tiers.worker()):
             with pytest.raises(NotFoundError):
                 await one.load(state.session_id)
+
+
+async def test_a_record_that_below_refuses_holds_up_no_other(tiers: Tiers) -> None:
+    """It waits on, each flush that is asked for says so, and what comes later still flows by itself."""
+    worker = tiers.worker(flush_s=0.005)
+    refused, write = f"s-{uuid4().hex}", tiers.warm.write
+    fails = {"other": 1}
+
+    async def picky(key: str, head: Any, **args: Any) -> Any:
+        if key == refused:
+            raise EncodeError("larger than warm takes", path="$", reason="too large")
+        if fails["other"]:
+            fails["other"] -= 1
+            raise StoreUnavailableError("away", backend="test", operation="write", cause="test")
+        return await write(key, head, **args)
+
+    tiers.warm.write = picky  # type: ignore[method-assign]
+    await worker.save(SessionState(session_id=refused, user_id="u"))
+    state = await saved(worker, 1)
+    for _ in range(200):
+        await asyncio.sleep(0.005)
+        if await tiers.warm.inner.read(state.session_id) is not None:
+            break
+    assert await tiers.warm.inner.read(state.session_id) is not None
+    with pytest.raises(EncodeError):
+        await worker.flush()
+    assert (await worker.load(refused)).version == 1
+    tiers.warm.write = write  # type: ignore[method-assign]
+    assert await worker.flush() == 1
+    await worker.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -93,6 +94,18 @@ def test_rm(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, json.loads(out)) == (0, {"user": "ann", "removed": 1})
     _, out, _ = run(capsys, "sessions", "ls", url, "--json")
     assert [row["session_id"] for row in json.loads(out)] == ["\x1b[2Jc\nd"]
+
+
+def test_rm_of_a_session_that_is_written_under_a_lock(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A fence keeps stale workers out, and not the owner of the store."""
+
+    async def fence() -> None:
+        async with holdall.open(url) as store:
+            await store.save(await store.load("a"), fence=7)
+
+    asyncio.run(fence())
+    code, out, _ = run(capsys, "sessions", "rm", url, "a", "--json")
+    assert (code, json.loads(out)) == (0, {"removed": ["a"], "missing": []})
 
 
 @pytest.mark.parametrize("action", [["sessions", "ls"], ["migrate"]])

@@ -18,6 +18,7 @@ from holdall.durable.jsonl import export_session, import_session, read_session
 from holdall.durable.session_store import SessionStore
 from holdall.durable.thread import ConversationThread
 from holdall.errors import ConflictError, DecodeError, HoldallError, NewerStateError, NotFoundError
+from holdall.stores.memory import MemoryStore
 from tests.state_values import TEXT, VALUES, same
 
 
@@ -88,6 +89,30 @@ async def test_a_thread_goes_out_with_all_it_sees(store: SessionStore) -> None:
     back = read_session(await lines_of(store, fork.session_id))
     assert [message["content"] for message in back.messages] == ["a", "b"]
     assert back.metadata == {"why": "try"}
+
+
+async def test_a_thread_that_is_written_meanwhile_goes_out_as_it_was_at_one_version() -> None:
+    """Its messages and its step results are of one reading."""
+    store = SessionStore(MemoryStore())
+    root = holdall.SessionState(session_id="root", user_id="u")
+    await store.save(root)
+    fork = await ConversationThread(store, "root").fork(session_id="fork")
+    read, n_reads = store.store.read, 0
+
+    async def written_meanwhile(key: str, **args: Any) -> Any:
+        nonlocal n_reads
+        record = await read(key, **args)
+        if key == "fork" and not args.get("log_from"):
+            n_reads += 1
+            state = store.restore(record)
+            state.messages.append(said(f"m{n_reads}"))
+            state.step_results[n_reads] = n_reads
+            await store.save(state)
+        return record
+
+    store.store.read = written_meanwhile  # type: ignore[method-assign]
+    back = read_session(await lines_of(store, fork.session_id))
+    assert len(back.messages) == len(back.step_results)
 
 
 @pytest.mark.parametrize(

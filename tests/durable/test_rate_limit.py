@@ -236,6 +236,8 @@ async def test_a_damaged_counter_is_an_error() -> None:
         {"per_s": float("inf")},
         {"burst": 3},
         {"limit": 10_001},
+        {"limit": 2.5},
+        {"algorithm": "token_bucket", "burst": 2.5},
         {"algorithm": "token_bucket", "burst": 0},
     ],
 )
@@ -246,9 +248,9 @@ def test_bad_limits_are_refused(bad: dict[str, Any]) -> None:
 
 async def test_bad_calls_are_refused() -> None:
     limiter = RateLimiter(MemoryStore(), 5, 1)
-    for cost in (0, 6):
+    for cost in (0, 6, 1.5, True):
         with pytest.raises(ArgumentError):
-            await limiter.take("x", cost=cost)
+            await limiter.take("x", cost=cost)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError):
         await limiter.take("")
     with pytest.raises(UnknownNameError):

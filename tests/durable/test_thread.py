@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from holdall.errors import (
 )
 from holdall.state.thread import THREAD
 from holdall.stores.chain import Chained, kept_key, link_of, read_chain, walk_chain
+from holdall.stores.memory import MemoryStore
 
 
 def said(text: str) -> dict[str, Any]:
@@ -505,7 +507,6 @@ async def test_entries_are_read_as_what_they_were_encrypted_for(tmp_path: Any) -
 
 
 def test_which_stores_follow_a_chain_by_themselves() -> None:
-    from holdall.stores.memory import MemoryStore
     from holdall.stores.sqlite import SqliteStore
 
     assert issubclass(SqliteStore, Chained)
@@ -597,3 +598,17 @@ async def test_an_editor_that_hangs_is_refused_and_a_fork_goes_on(store: Session
     await store.save(state)
     assert words(await fork.build_context()) == ["m0", "m1", "m2"]
     assert [key async for key in store.store.find(cutting=root.session_id)] == []
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 3600])
+async def test_an_editor_is_refused_whatever_the_clock_of_the_worker(ahead_s: float) -> None:
+    """The record that is written once more keeps what is left of its life by the clock of its store."""
+    store = SessionStore(MemoryStore(now=lambda: time.time() + ahead_s))
+    root = await rooted(store, 2)
+    before = await store.store.read(root.session_id)
+    await kept._outdate(store.store, root.session_id)
+    after = await store.store.read(root.session_id)
+    assert before is not None
+    assert after is not None
+    assert after.version.number == before.version.number + 1
+    assert after.expires_at == pytest.approx(before.expires_at, abs=5)

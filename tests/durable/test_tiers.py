@@ -542,6 +542,20 @@ async def test_a_conflict_ends_what_is_bounded(tiers: Tiers) -> None:
         await worker.load(fresh.session_id)
 
 
+async def test_a_life_that_is_extended_while_archiving_holds_for_the_copy_too(tiers: Tiers) -> None:
+    """Whoever looked before the archiver came keeps the copy all the same: it must not end before its pointer."""
+    worker, archiver = tiers.worker(), tiers.worker()
+    state = await saved(worker)
+    may_touch = tiers.warm.held["touch"] = asyncio.Event()
+    extending = asyncio.ensure_future(worker.extend_ttl(state.session_id, 365 * 86_400))
+    await until(lambda: tiers.warm.calls["touch"] > 0)
+    assert await archiver.archive(state.session_id, ttl_s=86_400)
+    may_touch.set()
+    assert await extending
+    tiers.time += 300 * 86_400
+    assert said(await worker.load(state.session_id)) == said(state)
+
+
 async def test_two_tiers_cannot_be_one_store() -> None:
     store = MemoryStore()
     with pytest.raises(ArgumentError):

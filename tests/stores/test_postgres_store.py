@@ -12,7 +12,7 @@ import asyncpg
 import msgpack
 import pytest
 
-from holdall.errors import ArgumentError, NewerStateError, OutcomeUnknownError, StoreUnavailableError
+from holdall.errors import ArgumentError, EncodeError, NewerStateError, OutcomeUnknownError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
 from holdall.stores.postgres import PostgresStore, apply_migrations, due_migrations
 from holdall.stores.sql import migrations
@@ -128,6 +128,13 @@ async def test_binary_heads_lie_beside_the_state(store: PostgresStore, admin: as
 
 
 @pytest.mark.postgres
+async def test_a_head_that_the_server_refuses_is_not_quoted(store: PostgresStore):
+    """What it says of JSON that it cannot read has the place where it stopped, which is content."""
+    with pytest.raises(EncodeError, match="invalid input syntax for type json") as caught:
+        await store.write("k", Blob("json", b'{"a": CONTENT}'), expected=ABSENT, ttl_s=60)
+    assert "CONTENT" not in f"{caught.value} {caught.value.reason} {caught.value.__cause__}"
+
+
 async def test_a_tombstone_holds_no_content(store: PostgresStore, admin: asyncpg.Connection):
     """What was deleted is gone from every table at once; the row that stays says so and ends with its retention."""
     await store.write(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdall.cli.files import UsageError, printable, read_text
-from holdall.errors import DecodeError, NotFoundError
+from holdall.errors import DecodeError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -215,7 +215,7 @@ async def remove_sessions(store: SessionStore, args: argparse.Namespace) -> int:
     removed: list[str] = []
     missing: list[str] = []
     for session_id in args.session_ids:
-        (removed if await store.delete(session_id) else missing).append(session_id)
+        (removed if await _remove(store, session_id) else missing).append(session_id)
     if args.json:
         print(json.dumps({"removed": removed, "missing": missing}))
     else:
@@ -223,6 +223,16 @@ async def remove_sessions(store: SessionStore, args: argparse.Namespace) -> int:
         for session_id in missing:
             print(f"no session {printable(session_id)}", file=sys.stderr)
     return 1 if missing else 0
+
+
+async def _remove(store: SessionStore, session_id: str) -> bool:
+    """Delete a session, whether or not it is written under a lock: a fence guards against stale workers, not against its owner."""
+    fence: int | None = None
+    while True:
+        try:
+            return await store.delete(session_id, fence=fence)
+        except StaleFenceError as error:
+            fence = error.highest
 
 
 def _info(info: SessionInfo) -> dict[str, Any]:

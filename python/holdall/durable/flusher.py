@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdall.durable.copies import Copied
 from holdall.durable.sessions import NO_LOG
-from holdall.errors import ConflictError, StoreUnavailableError
+from holdall.errors import ConflictError
 from holdall.stores.base import ABSENT, Record, Version
 
 if TYPE_CHECKING:
@@ -71,13 +71,14 @@ class Flusher:
     async def _run(self) -> None:
         while self._due:
             await asyncio.sleep(self._every_s)
-            with contextlib.suppress(StoreUnavailableError):
+            # whatever the error: what could not be flushed is due still, and one record that cannot be holds up no other
+            with contextlib.suppress(Exception):
                 await self.flush()
 
     async def soon(self, key: str) -> None:
-        """Flush a record now if below can be reached, else with the next flush."""
+        """Flush a record now if that can be done, else with the next flush."""
         self.add(key)
-        with contextlib.suppress(StoreUnavailableError):
+        with contextlib.suppress(Exception):
             await self.one(key)
 
     async def flush(self) -> int:
@@ -85,6 +86,7 @@ class Flusher:
 
         Raises:
             StoreUnavailableError: Some could not be; they wait on.
+            HoldallError: Below refuses one, or it is damaged; it waits on, and the others were flushed.
         """
         due, slots = list(self._due), asyncio.Semaphore(_AT_ONCE)
 

@@ -32,10 +32,11 @@ async def export_session(store: SessionStore, session_id: str) -> AsyncIterator[
     """
     state = await store.load(session_id)
     if thread_link(state) is not None:
-        messages = (await Ancestry.read(store, session_id)).messages()
+        # of one reading: messages of another version than the results would be of no session that there ever was
+        ancestry = await Ancestry.read(store, session_id)
+        state, messages = store.restore(ancestry.records[0]), ancestry.messages()
         results = dict(state.step_results)
-        state = state.copy()
-        del state.metadata[THREAD]
+        state.metadata.pop(THREAD, None)
         state.step_results.clear()
         state.messages = messages
         state.step_results = results

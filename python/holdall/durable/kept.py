@@ -27,6 +27,7 @@ _ANNOUNCED_TTL_S: Final = 7 * 86_400.0
 # How long a fork waits for an editor: some hundred times what a save takes.
 PATIENCE_S: Final = 1.0
 _LEAST_TTL_S: Final = 0.001
+_PROBE_TTL_S: Final = 60.0
 # The tag by which announcements for a record are found.
 CUTTING: Final = "cutting"
 _EMPTY: Final = Blob("json", b"{}")
@@ -67,7 +68,7 @@ async def _outdate(store: Store, key: str) -> None:
     """Write a record as it is, so that nobody can write it who read it before."""
     fence = None
     while (record := await store.read(key, log_from=NO_LOG)) is not None:
-        ttl_s = None if record.expires_at is None else max(record.expires_at - time.time(), _LEAST_TTL_S)
+        ttl_s = None if record.expires_at is None else max(record.expires_at - await _now(store), _LEAST_TTL_S)
         # A conflict: somebody else wrote it, which does the same.
         with contextlib.suppress(ConflictError):
             try:
@@ -78,6 +79,14 @@ async def _outdate(store: Store, key: str) -> None:
                 fence = error.highest
                 continue
         return
+
+
+async def _now(store: Store) -> float:
+    """Return the time by the clock that ends the store's records: by another one a record that is written anew could be lost."""
+    probe = f"~clock/{new_op_id()}"
+    await store.write(probe, _EMPTY, expected=ABSENT, ttl_s=_PROBE_TTL_S, op_id=new_op_id())
+    record = await store.read(probe, log_from=NO_LOG)
+    return time.time() if record is None or record.expires_at is None else record.expires_at - _PROBE_TTL_S
 
 
 async def _keep_for_threads(store: Store, key: str, keep: int) -> None:

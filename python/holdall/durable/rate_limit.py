@@ -114,6 +114,8 @@ class RateLimiter:
                 raise UnknownNameError(
                     f"{what} is {name!r}; known are {', '.join(known)}", what=what, name=str(name), known=known
                 )
+        if not all(isinstance(count, int) for count in (limit, burst or 1)):
+            raise ArgumentError(f"limit={limit!r}, burst={burst!r}: ints, counted in whole units")
         if limit < 1 or not 0 < per_s < math.inf or (burst is not None and burst < 1):
             raise ArgumentError(f"limit={limit}, per_s={per_s}, burst={burst}: at least 1, above 0, at least 1")
         if algorithm == "sliding_window" and (limit > MAX_WINDOW or burst is not None):
@@ -138,8 +140,8 @@ class RateLimiter:
             StoreUnavailableError: The store cannot be reached, and `when_away` is "raise".
         """
         most = self._rate.limit if self._is_window else self._rate.burst
-        if not 1 <= cost <= most:
-            raise ArgumentError(f"cost is {cost}; this limit allows 1 to {most} at once")
+        if isinstance(cost, bool) or not isinstance(cost, int) or not 1 <= cost <= most:
+            raise ArgumentError(f"cost is {cost!r}; this limit allows 1 to {most} at once, in whole units")
         key = self._prefix + check_id(name, "name")
         try:
             if isinstance(self._store, RateStore):

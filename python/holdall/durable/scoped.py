@@ -26,7 +26,8 @@ class ScopedSessions:
     """A view of a store through which another user's session does not exist.
 
     Every call for another user's session ends as it would for an id that was never saved. One thing cannot be hidden, since
-    ids are shared by all users: an id that somebody has cannot be created a second time.
+    ids are shared by all users: an id that somebody has cannot be created a second time, nor, for 24 hours, one that was deleted
+    after it was written under a lock.
     """
 
     def __init__(self, store: SessionStore, user_id: str) -> None:

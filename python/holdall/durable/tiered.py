@@ -261,15 +261,23 @@ class TieredStore:
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry; of an archived record that of its copy first, which must not end before its pointer."""
-        if self.archive_tier is not None:
-            head = await self.warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
-            if pointer is not None:
-                await self.archive_tier.keep(pointer, ttl_s)
+        before = await self._prolong_copy(key, ttl_s, None)
         was_there = await self.warm.touch(key, ttl_s, op_id=op_id)
+        # archived at this moment, its copy is to live as long as the archiver said, and its pointer as long as was said here
+        await self._prolong_copy(key, ttl_s, before)
         if self.hot is not None:
             await self.hot.drop(key)
         return was_there
+
+    async def _prolong_copy(self, key: str, ttl_s: float | None, done: Pointer | None) -> Pointer | None:
+        """Let the copy of an archived record live on, unless that was done for it; return its pointer."""
+        if self.archive_tier is None:
+            return None
+        head = await self.warm.read(key, log_from=NO_LOG)
+        pointer = None if head is None else Pointer.of(head)
+        if pointer is not None and pointer != done:
+            await self.archive_tier.keep(pointer, ttl_s)
+        return pointer
 
     async def delete(
         self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None

@@ -163,7 +163,7 @@ class ToolResultCache:
                     lease = await self._write(ask, _LEASE, ABSENT, self._lease_s)
                     break
             except ConflictError:
-                continue  # another one took the lease at this moment
+                pass  # another one took the lease at this moment
             except StoreUnavailableError:
                 return self._values.encode(ask.key, await _called(ask.call))
             await self._sleep(wait_s * (0.5 + random.random() / 2))  # noqa: S311 - only spreads those who wait

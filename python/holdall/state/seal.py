@@ -99,7 +99,8 @@ class Encryption:
 
     Each blob is bound to its place: to the record (by default the session id), to what it is (head, kind of entry, tag)
     and to its seq. Moved to another place it does not open. A fork or a copy is another record, and is encrypted anew.
-    What this does not see is an old head with its old log put back as a whole: that is the store's to prevent.
+    What this does not see is what stood in the same place before, put back: an old head, an entry from before an edit; nor that
+    the end of a log is missing. Keeping who can write to the store from that is the store's task.
 
     Args:
         keys: From key id (1 to 255 bytes of UTF-8, stored in the clear) to a key of 16, 24 or 32 bytes.

@@ -101,9 +101,11 @@ class PostgresLink:
             try:
                 return await self._fetch(connection, query, args)
             except _REFUSED as error:
+                # not its further lines, which may quote the value; nor the cause, whose text has them
+                reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 raise EncodeError(
-                    f"postgres {operation}: the server cannot store this value: {error}", path="$", reason=str(error)
-                ) from error
+                    f"postgres {operation}: the server cannot store this value: {reason}", path="$", reason=reason
+                ) from None
             except asyncpg.QueryCanceledError as error:
                 # a statement_timeout of the server, or an administrator: rolled back
                 raise lost.unavailable(BACKEND, operation, error) from error
