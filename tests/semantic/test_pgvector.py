@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Any
 
@@ -83,3 +84,19 @@ async def test_an_unreachable_server_is_said_without_its_password() -> None:
         with pytest.raises(StoreUnavailableError) as caught:
             await memory.search("words")
     assert "hunter2" not in str(caught.value)
+
+
+async def test_upserts_of_the_same_documents_in_other_orders_do_not_lock_each_other_out(
+    postgres_server: Postgres,
+) -> None:
+    """Two transactions that take the same rows in opposite orders would wait for each other until the server ends one."""
+    space = secrets.token_hex(6)
+    documents = [Document(f"d{n:03}", f"the text of {n}", [1.0, n]) for n in range(150)]
+    async with PgVectorMemory(postgres_server.url, schema="memory", max_size=4) as memory:
+        await memory.upsert(documents, namespace=space)
+        for _ in range(3):
+            await asyncio.gather(
+                *(memory.upsert(documents[:: 1 - 2 * (n % 2)], namespace=space) for n in range(4)),
+                memory.delete([one.id for one in documents[40:60]], namespace=space),
+            )
+        assert await memory.count(namespace=space) >= 130

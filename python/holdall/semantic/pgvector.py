@@ -159,7 +159,7 @@ class PgVectorMemory(Searching):
             await connection.execute(self._sql(sql.SCHEMA))
 
     async def _put(self, namespace: str, rows: list[Row]) -> None:
-        records = [_record(namespace, row) for row in rows]
+        records = [_record(namespace, row) for row in sorted(rows, key=lambda row: row.id)]
 
         async def work(connection: Any) -> None:
             async with connection.transaction():

@@ -22,8 +22,14 @@ GET: Final = (
     "SELECT id, user_id, text, metadata::text, embedding::text FROM {p}memory_documents"
     " WHERE namespace = $1 AND id = ANY($2::text[])"
 )
-DROP: Final = "DELETE FROM {p}memory_documents WHERE namespace = $1 AND id = ANY($2::text[])"
-DROP_USER: Final = "DELETE FROM {p}memory_documents WHERE user_id = $1 AND ($2::text IS NULL OR namespace = $2)"
+# Rows are locked in one order by every call, in which `PgVectorMemory` writes them too: else two calls could wait for each
+# other.
+_DROP = (
+    "DELETE FROM {p}memory_documents WHERE (namespace, id) IN (SELECT namespace, id FROM {p}memory_documents WHERE %s"
+    ' ORDER BY namespace COLLATE "C", id COLLATE "C" FOR UPDATE)'
+)
+DROP: Final = _DROP % "namespace = $1 AND id = ANY($2::text[])"
+DROP_USER: Final = _DROP % "user_id = $1 AND ($2::text IS NULL OR namespace = $2)"
 COUNT: Final = "SELECT count(*) FROM {p}memory_documents WHERE namespace = $1"
 
 # BM25 as the native index has it: the same terms, k1 1.2, b .5, the statistics those of the whole namespace.
