@@ -1,10 +1,11 @@
-"""Connections to Redis that are kept beside the driver's pool: each reply belongs to its call, and what is broken is left."""
+"""Connections to Redis that are kept beside the driver's pool, and those that are no driver's: each reply belongs to its call, and what is broken is left."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from redis.asyncio import Redis
 from redis.credentials import UsernamePasswordCredentialProvider
 
 from holdall.errors import OutcomeUnknownError, StoreUnavailableError
+from holdall.stores import redis_wire
 from holdall.stores.base import ABSENT, Blob, Entry
 from holdall.stores.redis import RedisStore
-from tests.servers.proxy import Proxy
-from tests.servers.redis import Node
+from holdall.stores.redis_wire import Wire
+from tests.servers.proxy import Fault, Proxy
+from tests.servers.redis import Node, valkey_program
 
 pytestmark = pytest.mark.redis
 
@@ -153,3 +156,56 @@ async def test_passwords_and_databases_are_the_drivers_to_send(valkey_server: No
                     await store.read("k")
         finally:
             await admin.acl_deluser(user)
+
+
+async def test_a_socket_in_the_file_system_needs_no_driver(tmp_path: Path):
+    """As does a host and a port."""
+    path = tmp_path / "s"
+    node = Node(valkey_program(), "--unixsocket", str(path))
+    try:
+        async with opened(f"unix://{path}?db=2") as store:
+            assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1
+            assert kinds(store) == {Wire}
+    finally:
+        node.stop()
+
+
+def kinds(store: RedisStore) -> set[type]:
+    """What the connections are that are free."""
+    lanes = store._link._lanes
+    assert lanes is not None
+    return {type(idle.connection) for idle in lanes._idle}
+
+
+@pytest.mark.parametrize("lacks", ["hiredis", "an option it knows", "an option of the URL it knows"])
+async def test_the_driver_does_what_only_it_can(valkey_server: Node, monkeypatch: pytest.MonkeyPatch, lacks: str):
+    """Where hiredis is not there, or more is asked of a connection than a login."""
+    url, options = valkey_server.url, {}
+    if lacks == "hiredis":
+        monkeypatch.setattr(redis_wire, "hiredis", None)
+    elif lacks == "an option it knows":
+        options["connect"] = {"socket_keepalive": True}
+    else:
+        url += "?health_check_interval=9"
+    async with opened(url, **options) as store:
+        assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1
+        found = kinds(store)
+        assert len(found) == 1
+        assert Wire not in found
+    async with opened(valkey_server.url) as store:
+        assert await store.read("k") is None
+        assert (Wire in kinds(store)) is (lacks != "hiredis")
+
+
+@pytest.mark.parametrize(("fault", "times"), [("refuse", 2), ("black hole", 2), ("cut request", 2)])
+async def test_a_login_that_fails_has_sent_no_write(valkey_server: Node, fault: Fault, times: int):
+    """So a write without an op_id is known not to have happened."""
+    async with Proxy(valkey_server.port) as proxy:
+        proxy.fail(fault, times=times)
+        url = f"redis://127.0.0.1:{proxy.port}/1"
+        async with opened(url, timeout_s=0.2) as store:
+            with pytest.raises(StoreUnavailableError) as caught:
+                await store.write("k", head(1), expected=ABSENT, ttl_s=60)
+            assert not isinstance(caught.value, OutcomeUnknownError)
+            proxy.fail("none")
+            assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1

@@ -1,17 +1,20 @@
-"""The way of a script to one server: connections of the driver, kept here and not in its pool.
+"""The way of a script to one server: connections that are kept here, and not in the driver's pool.
 
 A call through redis-py's client and pool costs the processor 130 us, the same call on a connection that it has made 80: the rest
-is a lock, a look at the socket before each call, and counters. So the driver connects, sends and reads, with its timeouts and
-errors, and only which connection is free is known here.
+is a lock, a look at the socket before each call, and counters. Where nothing is asked of a connection but a login, it is one of
+our own, and the call costs 25; elsewhere the driver connects, sends and reads. Only which connection is free is known here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from redis import exceptions
+
+from holdall.stores.redis_wire import Wire, is_enough
 
 # Whether the server has closed a connection is known for as long as the loop has looked; after a pause it looks first.
 _FRESH_S: Final = 0.5
@@ -30,17 +33,29 @@ class Lanes:
     """As many connections as calls are under way, to one server.
 
     Args:
-        pool: The driver's pool for that server, which says how to connect.
+        make: Makes a connection, one of the driver's or a `Wire`, that is yet to connect.
     """
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
         self._idle: list[_Idle] = []
 
-    @staticmethod
-    def fit(pool: Any) -> bool:
-        """Whether the connections of this pool need nothing of the pool: passwords that change are told to it."""
-        return not pool.connection_kwargs.get("credential_provider")
+    @classmethod
+    def of(cls, pool: Any, options: Mapping[str, Any], *, timeout_s: float) -> Lanes | None:
+        """Return the way to the server of the driver's pool.
+
+        None where only the pool will do, which is told of passwords that change.
+
+        Args:
+            pool: Says how the driver connects.
+            options: What of that was asked for, by the URL or else.
+            timeout_s: For each reply.
+        """
+        if pool.connection_kwargs.get("credential_provider"):
+            return None
+        if is_enough(options):
+            return cls(lambda: Wire(options, timeout_s=timeout_s))
+        return cls(lambda: pool.connection_class(**pool.connection_kwargs))
 
     async def execute(self, *command: Any) -> Any:
         """Send a command, return its reply; errors are the driver's."""
@@ -70,7 +85,7 @@ class Lanes:
             if idle.loop is loop and await _is_good(idle):
                 return idle.connection
             await _left(idle.connection)
-        connection = self._pool.connection_class(**self._pool.connection_kwargs)
+        connection = self._make()
         await connection.connect()
         return connection
 

@@ -17,6 +17,7 @@ try:
     from redis import exceptions
     from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel
     from redis.asyncio.cluster import ClusterNode
+    from redis.asyncio.connection import UnixDomainSocketConnection, parse_url
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
 except ImportError as exc:
@@ -121,8 +122,10 @@ class RedisLink:
         pool.connection_class = _packing(pool.connection_class)
         # fields that the driver does not know are met here, and not by the first call
         pool.connection_class(**pool.connection_kwargs)
-        if Lanes.fit(pool):
-            self._lanes = Lanes(pool)
+        options = {**parse_url(url), **self._connect}
+        if options.get("connection_class") is UnixDomainSocketConnection:
+            del options["connection_class"]
+        self._lanes = Lanes.of(pool, options, timeout_s=self._timeout_s)
         return Redis.from_pool(pool)
 
     def _from_sentinels(self, url: str, common: dict[str, Any]) -> Any:
