@@ -313,7 +313,7 @@ def test_passwords_are_not_shown():
         assert "host" in repr(store) or "a:1,b:2" in repr(store)
 
 
-def test_a_sentinel_url_says_everything():
+async def test_a_sentinel_url_says_everything():
     """Several hosts, a service, a database, a password for the servers and one for the Sentinels, and TLS."""
     client = RedisStore("rediss+sentinel://u:p%40@a:1,[::1]:2,c/main/3?sentinel_password=q")._link.client
     pool = client.connection_pool
