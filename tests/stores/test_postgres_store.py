@@ -19,6 +19,8 @@ from holdall.stores.sql import migrations
 from holdall.testing import StoreConformance
 from tests.servers.postgres import Pgbouncer, Postgres
 
+HEAD = Blob("msgpack", b"\x80")
+
 
 @pytest.mark.postgres
 class TestPostgresStore(StoreConformance):
@@ -375,6 +377,42 @@ async def test_case_29_a_connection_cut_while_idle_is_replaced(store: PostgresSt
     record = await store.read("k")
     assert record is not None
     assert (record.version.number, record.log_len) == (6, 5)
+
+
+@pytest.mark.postgres
+async def test_a_server_that_became_read_only_is_left(postgres_server: Postgres, fresh_schema: str, admin):
+    """As behind a name that a failover has moved: the connections to the old one are given up."""
+    role = f"r_{secrets.token_hex(4)}"
+    await admin.execute(f"CREATE ROLE {role} SUPERUSER LOGIN")
+    url = postgres_server.url.replace("//postgres@", f"//{role}@")
+    async with contextlib.aclosing(PostgresStore(url, schema=fresh_schema)) as store:
+        await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
+        await admin.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+        pool = store._link._pool
+        assert pool is not None
+        await pool.expire_connections()
+        with pytest.raises(StoreUnavailableError, match="read-only"):
+            await store.write("k2", HEAD, expected=ABSENT, ttl_s=60)
+        await admin.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")
+        assert (await store.write("k2", HEAD, expected=ABSENT, ttl_s=60)).number == 1
+    await admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("error", [asyncpg.QueryCanceledError("timeout"), asyncpg.InsufficientResourcesError("full")])
+async def test_a_repeat_that_is_refused_does_not_say_that_nothing_was_written(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    """The reply to the first attempt was lost: it may have been."""
+    await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
+    answers = iter([asyncpg.ConnectionDoesNotExistError("lost"), error])
+
+    async def fetch(*_: object) -> None:
+        raise next(answers)
+
+    monkeypatch.setattr(store._link, "_fetch", fetch)
+    with pytest.raises(OutcomeUnknownError):
+        await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")
 
 
 @pytest.mark.postgres

@@ -92,6 +92,41 @@ async def test_no_reply_in_time_is_an_error_and_the_connection_is_left(valkey_se
         assert record.head == head(1)
 
 
+async def test_a_call_that_is_under_way_at_the_close_leaves_nothing_open(valkey_server: Node):
+    """Its connection is closed with its end, and so is one whose call is cancelled while it is looked at."""
+    async with opened(valkey_server.url) as store:
+        await store.write("k", head(1), expected=ABSENT, ttl_s=60)
+        lanes = store._link._lanes
+        assert lanes is not None
+        connection = lanes._idle[0].connection
+        lanes._idle[0].since -= 10  # type: ignore[misc]
+        reading = asyncio.ensure_future(store.read("k"))
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait({reading})
+        assert not connection.is_connected
+        waiting = asyncio.ensure_future(lanes.execute("BLPOP", f"nothing-{secrets.token_hex(4)}", "0.1"))
+        await asyncio.sleep(0.02)
+    assert await waiting is None
+    assert lanes._idle == []
+
+
+async def test_a_server_that_became_a_replica_is_left(valkey_server: Node):
+    """As behind a name that a failover has moved: the connections to the old one are given up, and the new one is written to."""
+    old = Node(valkey_program())
+    try:
+        async with Proxy(old.port) as proxy, opened(f"redis://127.0.0.1:{proxy.port}") as store:
+            await store.write("k", head(1), expected=ABSENT, ttl_s=60)
+            proxy.target = valkey_server.port
+            with old.client() as admin:
+                admin.replicaof("127.0.0.1", valkey_server.port)
+            assert (await store.write("k2", head(1), expected=ABSENT, ttl_s=60)).number == 1
+            with valkey_server.client() as admin:
+                assert admin.exists(store._index.slot_keys("k2")[0])
+    finally:
+        old.stop()
+
+
 def test_a_connection_of_another_loop_is_not_used(valkey_server: Node):
     """A store that outlives its loop connects anew in the next."""
     store = RedisStore(valkey_server.url, namespace=f"n{secrets.token_hex(4)}")

@@ -95,9 +95,7 @@ class PostgresLink:
                 pool = await self._ready()
                 connection = await pool.acquire(timeout=self._timeout_s)
             except (*_LOST, asyncpg.PostgresError) as error:
-                if was_sent:
-                    raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
-                raise lost.unavailable(BACKEND, operation, error) from error
+                raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             try:
                 return await self._fetch(connection, query, args)
             except _REFUSED as error:
@@ -106,20 +104,23 @@ class PostgresLink:
                 raise EncodeError(
                     f"postgres {operation}: the server cannot store this value: {reason}", path="$", reason=reason
                 ) from None
+            except asyncpg.ReadOnlySQLTransactionError as error:
+                # the name that was connected to leads to another server by now: this one was told to follow it
+                await pool.expire_connections()
+                if is_last:
+                    raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             except asyncpg.QueryCanceledError as error:
                 # a statement_timeout of the server, or an administrator: rolled back
-                raise lost.unavailable(BACKEND, operation, error) from error
+                raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             except _LOST as error:
                 # its state is anybody's guess, and waiting for a reply that was lost helps nobody
                 with contextlib.suppress(asyncpg.InterfaceError):  # the pool may have let go of it already
                     connection.terminate()
                 was_sent = was_sent or operation in _WRITES
                 if is_last or not is_repeatable:
-                    if operation in _WRITES:
-                        raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
-                    raise lost.unavailable(BACKEND, operation, error) from error
+                    raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             except asyncpg.PostgresError as error:
-                raise lost.unavailable(BACKEND, operation, error) from error
+                raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             finally:
                 await pool.release(connection)
         raise AssertionError("the second attempt returns or raises")
@@ -231,6 +232,13 @@ class PostgresLink:
 
 
 _WRITES = ("write", "touch", "delete", "sweep")
+
+
+def _failed(operation: str, error: BaseException, *, was_sent: bool, is_repeatable: bool) -> StoreUnavailableError:
+    """Say that nothing was written; or, where the reply to an earlier attempt was lost, that nobody knows."""
+    if was_sent:
+        return lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable)
+    return lost.unavailable(BACKEND, operation, error)
 
 
 async def _leave(_connection: Any) -> None:

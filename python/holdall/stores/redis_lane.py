@@ -39,6 +39,7 @@ class Lanes:
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._idle: list[_Idle] = []
+        self._has_ended = False
 
     @classmethod
     def of(cls, pool: Any, options: Mapping[str, Any], *, timeout_s: float) -> Lanes | None:
@@ -64,7 +65,7 @@ class Lanes:
             await connection.send_packed_command(connection.pack_command(*command))
             reply = await connection.read_response()
         except exceptions.ResponseError:
-            self._idle.append(_Idle(connection))
+            await self._put_back(connection)
             raise
         except exceptions.ConnectionError:
             # what the server did to one connection it has done to all
@@ -75,19 +76,35 @@ class Lanes:
             # a reply that comes all the same would be taken for that of the next call
             await connection.disconnect(nowait=True)
             raise
-        self._idle.append(_Idle(connection))
+        await self._put_back(connection)
         return reply
+
+    async def _put_back(self, connection: Any) -> None:
+        if self._has_ended:
+            # this call was under way then
+            await _left(connection)
+        else:
+            self._idle.append(_Idle(connection))
 
     async def _taken(self) -> Any:
         loop = asyncio.get_running_loop()
         while self._idle:
             idle = self._idle.pop()
-            if idle.loop is loop and await _is_good(idle):
-                return idle.connection
+            try:
+                if idle.loop is loop and await _is_good(idle):
+                    return idle.connection
+            except BaseException:
+                await _left(idle.connection)
+                raise
             await _left(idle.connection)
         connection = self._make()
         await connection.connect()
         return connection
+
+    async def end(self) -> None:
+        """Close all connections, each once no call is under way on it."""
+        self._has_ended = True
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections that no call is under way on."""

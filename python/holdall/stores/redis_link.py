@@ -251,12 +251,25 @@ class RedisLink:
             except (*_REFUSED, *_LOST) as error:
                 was_sent = was_sent or not _was_never_sent(error)
                 is_lost = isinstance(error, _LOST) and not isinstance(error, _REFUSED)
-                if is_lost and not is_last and is_repeatable:
+                if isinstance(error, exceptions.ReadOnlyError):
+                    # the name that was connected to leads to another server by now: this one was told to follow it
+                    await self._let_go()
+                    is_safe = True
+                else:
+                    is_safe = is_lost and is_repeatable
+                if is_safe and not is_last:
                     continue
                 if was_sent and operation in WRITES:
                     raise lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable) from error
                 raise lost.unavailable(BACKEND, operation, error) from error
         raise AssertionError("the second attempt returns or raises")
+
+    async def _let_go(self) -> None:
+        """Close the connections to one server that no call is under way on."""
+        if self._lanes is not None:
+            await self._lanes.aclose()
+        if self._owns_client and self._sentinel is None and isinstance(self._client, Redis):
+            await self._client.connection_pool.disconnect(inuse_connections=False)
 
     async def walk(self, names: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield what the driver yields, with our errors for its own."""
@@ -273,7 +286,7 @@ class RedisLink:
         self._is_closed = True
         self._follow_loop()
         if self._lanes is not None:
-            await self._lanes.aclose()
+            await self._lanes.end()
         if self._owns_client and self._client is not None:
             await self._client.aclose()
             if isinstance(self._client, RedisCluster):
