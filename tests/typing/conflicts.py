@@ -27,3 +27,12 @@ async def use() -> None:
             left: float = lease.remaining_s
             lease.check()
         _ = (number, left)
+
+
+def use_sync_locks() -> None:
+    with holdall.open_sync("redis://localhost") as store:
+        merged: SessionState = store.state_store("merge").update("s", lambda state: None)
+        with store.state_store("lock", lock=holdall.RedisLock("redis://localhost")).hold("s") as held:
+            number: int = held.save(held.state).number
+        store.save(merged, fence=held.fence)
+        _ = number

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from holdall.durable.apart import ApartCheckpoints
+from holdall.durable.fenced import FencedSessions
 from holdall.durable.policies import CheckpointPolicy, PerStep, Progress
 from holdall.durable.run import RunReport, Step, StepRunner, is_transient
 from holdall.durable.snapshot import check_state, version_of
@@ -35,12 +36,16 @@ class CheckpointManager:
     resumed from there is at the version its session had when it was checkpointed, so that saving it conflicts if others have
     saved the session since.
 
+    Sessions that are written under a lock take checkpoints too: give what `LockedStateStore.hold` yields as the store, or the fence
+    of a lock of your own. Checkpoints in a store of their own carry the fence as well, and ask for it from then on.
+
     Args:
-        store: The sessions, or a scoped view of them.
+        store: The sessions, a scoped view of them, or a `HeldSession`.
         checkpoints: Another store for the checkpoints, or a scoped view of it; not the same one under another name. Follow one
             state from checkpoint to checkpoint: a copy of it counts as another worker's.
         ttl_s: How long a checkpoint there lives, from its last save; 7 days by default, None for ever.
         policy: When `checkpoint_if_due` and `run` write a checkpoint; after every step by default.
+        fence: The fencing token that every write carries; None for none, or that of a `HeldSession`.
         clock: Monotonic seconds, for `Periodic(seconds=...)`.
         sleep: Waits before a step is tried again; for tests.
         random: Draws from 0 up to 1 for that wait; for tests.
@@ -53,12 +58,17 @@ class CheckpointManager:
         checkpoints: Sessions | None = None,
         ttl_s: float | None = CHECKPOINT_TTL_S,
         policy: CheckpointPolicy | None = None,
+        fence: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
-        self.store = store
-        self._apart = None if checkpoints is None or checkpoints is store else ApartCheckpoints(checkpoints, ttl_s)
+        self.store: Sessions = store if fence is None else FencedSessions(store, fence)
+        if checkpoints is store:
+            checkpoints = None
+        if checkpoints is not None and isinstance(self.store, FencedSessions):
+            checkpoints = FencedSessions(checkpoints, self.store.fence)
+        self._apart = None if checkpoints is None else ApartCheckpoints(checkpoints, ttl_s)
         self.policy: CheckpointPolicy = PerStep() if policy is None else policy
         self._clock = clock
         self._sleep = sleep
@@ -71,6 +81,8 @@ class CheckpointManager:
 
         Raises:
             ConflictError: Another worker wrote since the state was loaded; this one must stop, or load again.
+            StaleFenceError: The session has seen a higher fence, or is written under a lock and this manager has none.
+            LockLostError: The lease of the `HeldSession` is over; nothing was sent.
             ArgumentError: The step is not an int of at least 0.
         """
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
@@ -164,6 +176,8 @@ class CheckpointManager:
 
         Raises:
             ConflictError: Another worker runs the same session; this one stopped.
+            StaleFenceError: As for `save_checkpoint`.
+            LockLostError: As for `save_checkpoint`.
             ArgumentError: Two steps have one name.
         """
         runner = StepRunner(

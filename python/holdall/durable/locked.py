@@ -6,22 +6,26 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
+from holdall.durable.fenced import FencedSessions
 from holdall.durable.locks import TTL_S, WAIT_S, Lease, hold
 from holdall.durable.updater import Create, Updater, applied, check_retries, loaded
-from holdall.errors import ConflictError, LockLostError, StaleFenceError
+from holdall.errors import ArgumentError, ConflictError, LockLostError, StaleFenceError
 
 if TYPE_CHECKING:
     from holdall.durable.locks import Lock
     from holdall.durable.sessions import Sessions
     from holdall.state import SessionState
+    from holdall.state.log import Items
     from holdall.stores.base import Version
 
 # Writers without the lock can be in the way until the first fence is written; after it they are refused.
 _CLAIMS: Final = 32
 
 
-class HeldSession:
+class HeldSession(FencedSessions):
     """A session that this worker alone may write, for as long as its lease lasts.
+
+    It is also a store of that one session: `CheckpointManager(held)` and `OptimisticStateStore(held)` write it under the fence.
 
     Attributes:
         state: As it was loaded under the lock.
@@ -30,20 +34,45 @@ class HeldSession:
     """
 
     def __init__(self, store: Sessions, state: SessionState, fence: int, lease: Lease) -> None:
+        super().__init__(store, fence)
         self.state = state
-        self.fence: Final = fence
         self.lease: Final = lease
-        self._store = store
 
-    async def save(self, state: SessionState | None = None) -> Version:
+    async def save(self, state: SessionState | None = None, *, fence: int | None = None) -> Version:
         """Write the state, by default `self.state`, under the fence.
 
         Raises:
             LockLostError: The lease is over; nothing was sent.
             StaleFenceError: Another worker has taken the lock since, and the store knows; nothing was written.
+            ArgumentError: It is the state of another session.
         """
+        state = self.state if state is None else state
+        self._check(state.session_id)
+        return await super().save(state, fence=fence)
+
+    async def save_or_load(self, state: SessionState, known: Items, *, fence: int | None = None) -> SessionState | None:
+        """As `SessionStore.save_or_load`; errors as for `save`."""
+        self._check(state.session_id)
+        return await super().save_or_load(state, known, fence=fence)
+
+    async def extend_ttl(self, session_id: str, ttl_s: float | None) -> bool:
+        """As `SessionStore.extend_ttl`; errors as for `save`."""
+        self._check(session_id)
+        return await super().extend_ttl(session_id, ttl_s)
+
+    async def delete(self, session_id: str, *, expected: Version | None = None, fence: int | None = None) -> bool:
+        """As `SessionStore.delete`; errors as for `save`."""
+        self._check(session_id)
+        return await super().delete(session_id, expected=expected, fence=fence)
+
+    def _check(self, session_id: str) -> None:
+        if session_id != self.state.session_id:
+            raise ArgumentError(
+                f"the lock is held for session {self.state.session_id!r}, not for {session_id!r}",
+                held=self.state.session_id,
+                session_id=session_id,
+            )
         self.lease.check()
-        return await self._store.save(self.state if state is None else state, fence=self.fence)
 
 
 class LockedStateStore:

@@ -58,8 +58,8 @@ class Sessions(Protocol):
         """Let the session live so many seconds from now."""
         ...
 
-    async def delete(self, session_id: str) -> bool:
-        """Delete the session."""
+    async def delete(self, session_id: str, *, expected: Version | None = None, fence: int | None = None) -> bool:
+        """Delete the session, if it is at the version that is expected."""
         ...
 
     async def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:

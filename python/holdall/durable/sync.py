@@ -11,9 +11,10 @@ import weakref
 from builtins import list as List  # noqa: N812 - `list` is a method here
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from holdall.durable.optimistic import OptimisticStateStore
+from holdall.durable.sync_state import SyncLockedStateStore, SyncStateStore, sync_state_store
 from holdall.durable.updater import Updater
 from holdall.errors import ClosedError, RunningLoopError
 
@@ -38,6 +39,8 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._closed = False
+        # What else is closed with the store that this serves.
+        self.closing: List[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run one coroutine to its end and return what it returned.
@@ -115,9 +118,9 @@ class SyncSessions:
         self._runner = runner
         self._optimistic = OptimisticStateStore(store)
 
-    def save(self, state: SessionState) -> Version:
+    def save(self, state: SessionState, *, fence: int | None = None) -> Version:
         """As `SessionStore.save`."""
-        return self._runner.run(lambda: self._store.save(state))
+        return self._runner.run(lambda: self._store.save(state, fence=fence))
 
     def load(self, session_id: str) -> SessionState:
         """As `SessionStore.load`."""
@@ -138,9 +141,20 @@ class SyncSessions:
         """As `SessionStore.extend_ttl`."""
         return self._runner.run(lambda: self._store.extend_ttl(session_id, ttl_s))
 
-    def delete(self, session_id: str) -> bool:
+    @overload
+    def state_store(self, conflict: Literal["lock"], **options: Any) -> SyncLockedStateStore: ...
+    @overload
+    def state_store(self, conflict: str = "optimistic", **options: Any) -> SyncStateStore: ...
+    def state_store(self, conflict: str = "optimistic", **options: Any) -> SyncStateStore:
+        """As `holdall.state_store`, with calls that block.
+
+        The lock of "lock" connects in this store's loop: it is closed with the store, and is of no use to another.
+        """
+        return sync_state_store(self._store, self._runner, conflict, options)
+
+    def delete(self, session_id: str, *, expected: Version | None = None, fence: int | None = None) -> bool:
         """As `SessionStore.delete`."""
-        return self._runner.run(lambda: self._store.delete(session_id))
+        return self._runner.run(lambda: self._store.delete(session_id, expected=expected, fence=fence))
 
     def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:
         """As `SessionStore.history`."""
@@ -184,7 +198,8 @@ class SyncSessionStore(SyncSessions):
         if self in _unclosed:
             _unclosed.discard(self)
             try:
-                self._runner.run(self._store.aclose)
+                for close in (*self._runner.closing, self._store.aclose):
+                    self._runner.run(close)
             finally:
                 self._runner.stop()
 
