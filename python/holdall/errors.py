@@ -193,6 +193,12 @@ class OutcomeUnknownError(StoreUnavailableError):
     """The reply to a write was lost: it may or may not have happened. Read before you write again."""
 
 
+class TornRecordError(StoreUnavailableError):
+    """A record's log lacks entries that its head names, as after an eviction; the backend serves all others."""
+
+    key: str
+
+
 class ClosedError(HoldallError):
     """The store was used after `aclose()`."""
 

@@ -24,7 +24,8 @@ from holdall import (
 )
 from holdall.durable.copies import Copied, Pointer
 from holdall.durable.session_store import SessionStore
-from holdall.stores.base import ABSENT, Blob, Entry
+from holdall.errors import TornRecordError
+from holdall.stores.base import ABSENT, Blob, Entry, Record
 from holdall.stores.memory import MemoryStore
 
 from .faulty import FaultyStore
@@ -554,6 +555,35 @@ async def test_a_life_that_is_extended_while_archiving_holds_for_the_copy_too(ti
     assert await extending
     tiers.time += 300 * 86_400
     assert said(await worker.load(state.session_id)) == said(state)
+
+
+class Evicting(MemoryStore):
+    """A hot tier that may drop the log of a record and keep its head, as Redis may under memory pressure."""
+
+    torn: set[str]
+
+    async def read(self, key: str, *, log_from: int = 0) -> Record | None:
+        if key in self.torn and await super().read(key, log_from=log_from) is not None:
+            raise TornRecordError("torn", backend="test", operation="read", cause="evicted", key=key)
+        return await super().read(key, log_from=log_from)
+
+
+async def test_a_copy_that_was_evicted_in_part_is_made_anew(tiers: Tiers) -> None:
+    """It is in the way of no read, opens no breaker, and is replaced by a whole one."""
+    hot = Evicting(now=tiers.now)
+    hot.torn, tiers.hot.inner = set(), hot
+    worker = tiers.worker()
+    states = [await saved(worker) for _ in range(5)]
+    hot.torn |= {state.session_id for state in states}
+    for state in states:
+        assert await worker.load(state.session_id) == state
+    assert not worker.store.hot.store.breaker.is_open  # type: ignore[union-attr]
+    hot.torn.clear()
+    for state in states:
+        assert await worker.load(state.session_id) == state
+    tiers.forget_calls()
+    assert await worker.load(states[0].session_id) == states[0]
+    assert tiers.hot.calls == {"read": 1}
 
 
 async def test_two_tiers_cannot_be_one_store() -> None:

@@ -22,7 +22,7 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from holdall.errors import ArgumentError, DecodeError, OutcomeUnknownError, StoreUnavailableError
+from holdall.errors import ArgumentError, DecodeError, OutcomeUnknownError, StoreUnavailableError, TornRecordError
 from holdall.stores.base import ABSENT, Blob, Entry, Version
 from holdall.stores.chain import Link, link_tags
 from holdall.stores.redis import RedisStore
@@ -208,8 +208,9 @@ async def test_an_evicted_log_is_an_error_and_not_an_empty_one(store: RedisStore
     """A server that drops keys under memory pressure may drop the log alone: a reader is told."""
     version = await store.write("k", HEAD, expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")] * 3)
     await admin.delete(store._index.slot_keys("k")[1])
-    with pytest.raises(StoreUnavailableError, match="noeviction"):
+    with pytest.raises(TornRecordError, match="noeviction") as caught:
         await store.read("k")
+    assert caught.value.key == "k"
     await store.write("k", HEAD, expected=version, ttl_s=60, keep=0)
     assert (await store.read("k")) is not None
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Final, TypeVar
 
 from holdall.durable.sweep import Sweeping
-from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError
+from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError, TornRecordError
 from holdall.stores import lost
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Store, Version
 from holdall.stores.memory import MemoryStore
@@ -110,6 +110,10 @@ class GuardedStore:
             if writes:
                 raise lost.unknown(self.backend, operation, cause, is_repeatable=op_id is not None) from error
             raise lost.unavailable(self.backend, operation, cause) from error
+        except TornRecordError:
+            # the store answers; this one record is broken
+            self.breaker.succeeded()
+            raise
         except StoreUnavailableError:
             self.breaker.failed()
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from holdall.durable.copies import Copied
 from holdall.durable.sessions import NO_LOG
-from holdall.errors import ConflictError, DecodeError, StoreUnavailableError
+from holdall.errors import ConflictError, DecodeError, StoreUnavailableError, TornRecordError
 from holdall.stores.base import ABSENT, Absent, Entry, Record, Version
 from holdall.stores.memory import MemoryStore
 
@@ -69,6 +69,10 @@ class HotCopies:
         """Return what hot holds."""
         try:
             raw = await self.store.read(key, log_from=log_from)
+        except TornRecordError:
+            # a hot tier may evict, and not all of a record at once; what is left of the copy is in the way of the next
+            await self.drop(key)
+            return Held(None, None)
         except StoreUnavailableError:
             return Held(None, None)
         if raw is None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holdall.errors import ArgumentError, ClosedError, OutcomeUnknownError, StoreUnavailableError
+from holdall.errors import ArgumentError, ClosedError, OutcomeUnknownError, TornRecordError
 from holdall.stores import keys, lost
 from holdall.stores.lua import Script, script
 from holdall.stores.urls import unreadable
@@ -342,11 +342,12 @@ def _check_client(client: Any) -> int:
     return 0 if retry is None else int(retry.get_retries())
 
 
-def damaged(operation: str, key: str) -> StoreUnavailableError:
+def damaged(operation: str, key: str) -> TornRecordError:
     """The log of a record is shorter than its head says."""
-    return StoreUnavailableError(
+    return TornRecordError(
         f"redis {operation}: the log of {keys.shown(key)!r} lacks entries, as after an eviction: set maxmemory-policy to noeviction",
         backend=BACKEND,
         operation=operation,
         cause="log shorter than its head says",
+        key=key,
     )
