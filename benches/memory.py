@@ -1,15 +1,16 @@
 """Memory: what packing many items and holding a long session take, and whether packing for ever takes more.
 
-    python -m benches.memory [SECONDS]
+    python -m benches.memory [--packs N] [items|session|known|new ...]
 
 Each part runs in a process of its own, so that one's peak is not another's; MB are of resident memory above what the process
-had with everything imported. Two loops pack for SECONDS each (50 if not given): windows of conversations that are known, and of
-ones that are replaced by new ones all the time, whose texts fill the bounded caches. A line through the resident memory of the
-second half says what a million packs would add.
+had with everything imported. Two loops pack N windows each (a million if not said, which takes minutes): of conversations that are
+known, and of ones that are replaced by new ones all the time, whose texts fill the bounded caches. Each prints its resident memory
+as it goes; a line through that of the second half says what a million packs more would add.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import resource
@@ -23,9 +24,8 @@ from typing import Any
 N_ITEMS = 100_000
 N_MESSAGES = 100_000
 WORDS = ["river", "stone", "lamp", "copper", "letter", "winter", "garden", "signal", "harbour", "table"]
-LOOP_SECONDS = 50.0
-LOOPS = ("known", "new")
-SAMPLES = 200
+N_PACKS = 1_000_000
+SAMPLES = 20
 MB = 1 << 20
 
 
@@ -93,7 +93,7 @@ def session() -> dict[str, float]:
     }
 
 
-def loop(seconds: float, *, is_new: bool) -> dict[str, float]:
+def loop(n_packs: int, *, is_new: bool) -> dict[str, float]:
     """Pack one window after the other, of conversations that are known or that are new, and see what memory they take."""
     from holdall import ContextWindowPacker
 
@@ -105,29 +105,29 @@ def loop(seconds: float, *, is_new: bool) -> dict[str, float]:
 
     known = [conversation() for _ in range(20)]
     sizes: list[tuple[int, float]] = []
-    began, n = time.perf_counter(), 0
-    while (now := time.perf_counter() - began) < seconds:
+    every = max(n_packs // SAMPLES, 1)
+    for n in range(1, n_packs + 1):
         if is_new and n % 20 == 0:
             known[draw.randrange(len(known))] = conversation()
         packer.pack_messages(draw.choice(known)[draw.randrange(50) :])
-        n += 1
-        if now >= len(sizes) * seconds / SAMPLES:
+        if n % every == 0:
             sizes.append((n, resident()))
+            print(f"  {n:,} packs: {sizes[-1][1]:,.1f} MB", file=sys.stderr, flush=True)
     late = sizes[len(sizes) // 2 :]
     mean_n, mean_mb = (sum(column) / len(late) for column in zip(*late, strict=True))
     slope = sum((at - mean_n) * (mb - mean_mb) for at, mb in late) / sum((at - mean_n) ** 2 for at, _ in late)
     return {
-        "packs": n,
+        "packs": n_packs,
         "MB after a tenth": sizes[len(sizes) // 10][1],
         "MB after half": late[0][1],
         "MB at the end": sizes[-1][1],
-        "MB that a million packs add, by the slope": slope * 1e6,
+        "MB that a million packs more would add": slope * 1e6,
     }
 
 
 PARTS = {
-    "items": items,
-    "session": session,
+    "items": lambda _: items(),
+    "session": lambda _: session(),
     "known": partial(loop, is_new=False),
     "new": partial(loop, is_new=True),
 }
@@ -135,13 +135,19 @@ PARTS = {
 
 def main() -> None:
     """Run each part in a process of its own and print what it says."""
-    if sys.argv[1:2] and sys.argv[1] in PARTS:
-        part: Any = PARTS[sys.argv[1]]
-        print(json.dumps(part(*map(float, sys.argv[2:]))))
-        return
-    seconds = sys.argv[1] if sys.argv[1:] else str(LOOP_SECONDS)
-    for name in PARTS:
-        command = [sys.executable, "-m", "benches.memory", name, *([seconds] if name in LOOPS else [])]
+    parser = argparse.ArgumentParser(prog="python -m benches.memory", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is given")
+    parser.add_argument("--packs", type=int, default=N_PACKS, help=f"of each loop (default: {N_PACKS:,})")
+    parser.add_argument("--here", action="store_true", help="in this process, as JSON")
+    args = parser.parse_args()
+    if unknown := set(args.parts) - PARTS.keys():
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    for name in args.parts or PARTS:
+        if args.here:
+            part: Any = PARTS[name]
+            print(json.dumps(part(args.packs)))
+            continue
+        command = [sys.executable, "-m", "benches.memory", name, "--packs", str(args.packs), "--here"]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         print(f"{name}: " + ", ".join(f"{what} {figure:,.1f}" for what, figure in found.items()))
 
