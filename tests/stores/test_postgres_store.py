@@ -42,7 +42,9 @@ class TestPostgresStore(StoreConformance):
         # the clock is the server's: what was to end in a while is made to end that much earlier
         connection = await asyncpg.connect(self.admin_url)
         await connection.execute(
-            f"UPDATE {self.schema}.agent_sessions SET expires_at = expires_at - interval '{seconds} seconds'"  # noqa: S608 - a name of this file
+            f"UPDATE {self.schema}.agent_sessions SET expires_at = expires_at - make_interval(secs => $1),"  # noqa: S608 - a name of this file
+            " sweep_at = sweep_at - make_interval(secs => $1)",
+            seconds,
         )
         await connection.close()
 
@@ -160,10 +162,61 @@ async def test_a_tombstone_holds_no_content(store: PostgresStore, admin: asyncpg
     assert await admin.fetchval("SELECT count(*) FROM agent_session_log") == 0
     assert await admin.fetchval("SELECT count(*) FROM agent_session_tags") == 0
     assert await store.sweep() == 0
-    await admin.execute("UPDATE agent_sessions SET expires_at = now()")
+    await admin.execute("UPDATE agent_sessions SET expires_at = now(), sweep_at = now()")
     assert await store.sweep() == 1
     assert await admin.fetchval("SELECT count(*) FROM agent_sessions") == 0
     assert (await store.write("k", Blob("json", b"{}"), expected=ABSENT, ttl_s=None)).number == 1
+
+
+@pytest.mark.postgres
+async def test_a_step_is_written_in_place(store: PostgresStore, admin: asyncpg.Connection):
+    """No index changes with a step, so that the room of the version before is taken again: 200 steps take two pages, not 40."""
+    tags = {"user_id": "u", "status": "active"}
+    version = await store.write("k", Blob("json", b"{}"), expected=ABSENT, ttl_s=60, tags=tags, op_id="0")
+    for n in range(200):
+        version = await store.write(
+            "k", Blob("json", b'{"n": %d}' % n), expected=version, ttl_s=60, tags=tags, op_id=f"{n + 1}"
+        )
+    assert await admin.fetchval("SELECT pg_relation_size('agent_sessions')") <= 3 * 8192
+    row = await admin.fetchrow("SELECT sweep_at, expires_at, created_at FROM agent_sessions")
+    assert row["created_at"] < row["sweep_at"] < row["expires_at"]
+
+
+@pytest.mark.postgres
+async def test_a_record_that_lives_on_is_looked_at_again_at_its_end(store: PostgresStore, admin: asyncpg.Connection):
+    """The time to look comes before the end moves on: the sweeper keeps the record and moves that time."""
+    await store.write("k", Blob("json", b"{}"), expected=ABSENT, ttl_s=600)
+    await store.write("never", Blob("json", b"{}"), expected=ABSENT, ttl_s=600)
+    await store.touch("never", None)
+    await admin.execute("UPDATE agent_sessions SET sweep_at = now()")
+    assert await store.sweep() == 0
+    alike = "SELECT count(*) FROM agent_sessions WHERE sweep_at IS NOT DISTINCT FROM expires_at"
+    assert await admin.fetchval(alike) == 2
+    # a shorter life is looked at in time
+    await store.touch("k", 60)
+    assert await admin.fetchval("SELECT count(*) FROM agent_sessions WHERE sweep_at <= expires_at") == 1
+    await admin.execute("UPDATE agent_sessions SET sweep_at = now(), expires_at = now() WHERE session_id = 'k'")
+    # what workers of before this schema call
+    assert await admin.fetchval("SELECT sweep_sessions(10)") == 1
+    assert await admin.fetchval("SELECT session_id FROM agent_sessions") == "never"
+
+
+@pytest.mark.postgres
+async def test_records_from_before_the_time_to_look_are_taken_over(admin: asyncpg.Connection, fresh_schema: str):
+    """The fourth migration finds rows, those with an end and those without."""
+    await admin.execute(f"CREATE SCHEMA {fresh_schema}")
+    every = migrations("postgres")
+    for migration in every[:3]:
+        await admin.execute(migration.sql)
+    call = "SELECT outcome FROM update_session($1, '{}', NULL, 'json', 'absent', NULL, NULL, 'g', p_ttl_s => $2)"
+    for key, ttl_s in (("a", 60.0), ("b", None)):
+        assert await admin.fetchval(call, key, ttl_s) == "ok"
+    for migration in every[3:]:
+        await admin.execute(migration.sql)
+    alike = "SELECT count(*) FROM agent_sessions WHERE sweep_at IS NOT DISTINCT FROM expires_at"
+    assert await admin.fetchval(alike) == 2
+    await admin.execute("UPDATE agent_sessions SET expires_at = now(), sweep_at = now() WHERE session_id = 'a'")
+    assert tuple(await admin.fetchrow("SELECT due, freed FROM sweep_due(10)")) == (1, 1)
 
 
 @pytest.mark.postgres
@@ -173,7 +226,7 @@ async def test_sweep_frees_what_has_ended_and_nothing_else(store: PostgresStore,
         await store.write(
             f"k{n}", Blob("json", b"{}"), expected=ABSENT, ttl_s=60, append=[Entry("m", b"1")], tags={"team": "t"}
         )
-    await admin.execute("UPDATE agent_sessions SET expires_at = now() WHERE session_id <> 'k5'")
+    await admin.execute("UPDATE agent_sessions SET expires_at = now(), sweep_at = now() WHERE session_id <> 'k5'")
     async with admin.transaction():
         await admin.execute("SELECT 1 FROM agent_sessions WHERE session_id = 'k4' FOR UPDATE")
         assert await asyncio.wait_for(store.sweep(), 5) == 4

@@ -87,7 +87,9 @@ class PostgresBackend(Backend):
     async def advance(self, seconds: float) -> None:
         connection = await asyncpg.connect(self.url)
         await connection.execute(
-            "UPDATE machine.agent_sessions SET expires_at = expires_at - $1 * interval '1 second'", seconds
+            "UPDATE machine.agent_sessions SET expires_at = expires_at - $1 * interval '1 second',"
+            " sweep_at = sweep_at - $1 * interval '1 second'",
+            seconds,
         )
         await connection.close()
 

@@ -26,7 +26,7 @@ _UPDATE = "SELECT * FROM {p}update_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $
 _STEP = "SELECT * FROM {p}step_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _TOUCH = "SELECT {p}touch_session($1, $2, $3, $4)"
 _DELETE = "SELECT * FROM {p}delete_session($1, $2, $3, $4, $5, $6, $7)"
-_SWEEP = "SELECT {p}sweep_sessions($1)"
+_SWEEP = "SELECT due, freed FROM {p}sweep_due($1)"
 _LIVE = "NOT s.is_deleted AND (s.expires_at IS NULL OR s.expires_at > clock_timestamp())"
 _IS_KEY = "s.key_hash = sha256(convert_to($1, 'UTF8'))"
 # The record as one row and then each entry as a row, the log in whatever order it comes: an array of a thousand entries takes the
@@ -285,9 +285,9 @@ class PostgresStore:
         """Free what has expired; return how many records and tombstones that were. Reads never see them either way."""
         total = 0
         while True:
-            n: int = (await self._one("sweep", _SWEEP, _SWEPT_PER_CALL, is_repeatable=True))[0]
-            total += n
-            if n < _SWEPT_PER_CALL:
+            n_due, n_freed = await self._one("sweep", _SWEEP, _SWEPT_PER_CALL, is_repeatable=True)
+            total += n_freed
+            if n_due < _SWEPT_PER_CALL:
                 return total
 
     async def migrate(self, *, dry_run: bool = False) -> list[str]:
