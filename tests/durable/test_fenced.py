@@ -25,6 +25,8 @@ from holdall import (
 )
 from holdall.durable.fenced import FencedSessions
 from holdall.durable.locked import HeldSession
+from holdall.durable.session_store import SessionStore
+from holdall.stores.memory import MemoryStore
 from holdall.stores.memory_lock import MemoryLock
 
 
@@ -82,6 +84,27 @@ async def test_checkpoints_in_a_store_of_their_own_carry_the_fence(any_url: str)
             for stale in (earlier, CheckpointManager(store, checkpoints=apart)):
                 with pytest.raises(StaleFenceError):
                     await stale.save_checkpoint(await stale.load_checkpoint(name), 3)
+
+
+async def test_a_checkpoint_that_outlived_its_session_is_gone_on_with() -> None:
+    """The fences of the session that was made anew count from 1; whoever is stale is refused all the same."""
+    now = [1_000.0]
+    store, apart = (SessionStore(MemoryStore(now=lambda: now[0])) for _ in range(2))
+    locked = LockedStateStore(store, MemoryLock())
+    work = [Step(f"s{n}", lambda _: 1) for n in range(4)]
+    for n in (1, 2):
+        async with locked.hold("s", create=lambda: session("s")) as held:
+            await CheckpointManager(held, checkpoints=apart).run(held.state, work[:n])
+            await held.save(await held.load("s"))
+    now[0] += 7200
+    for n in (3, 4):
+        async with locked.hold("s", create=lambda: session("s")) as held:
+            report = await CheckpointManager(held, checkpoints=apart).run(held.state, work[:n])
+            assert (len(report.done), len(report.skipped)) == (1, n - 1)
+            stale = held.fence - 1
+            manager = CheckpointManager(store, checkpoints=apart, fence=stale)
+            with pytest.raises(StaleFenceError):
+                await manager.save_checkpoint(await manager.load_checkpoint("s"), 9)
 
 
 async def test_a_held_session_is_a_store_of_that_session_alone() -> None:

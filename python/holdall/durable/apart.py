@@ -7,9 +7,11 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdall.durable.ttl import check_ttl
-from holdall.errors import ConflictError, DecodeError, NotFoundError
+from holdall.errors import ConflictError, DecodeError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from holdall.durable.sessions import Sessions
     from holdall.state import SessionState
     from holdall.state.log import Items
@@ -33,9 +35,14 @@ class ApartCheckpoints:
     A checkpoint costs what the step added here too: what was written of a state is remembered as long as the state lives.
     """
 
-    def __init__(self, store: Sessions, ttl_s: float | None) -> None:
+    def __init__(
+        self, store: Sessions, ttl_s: float | None, *, is_current: Callable[[str], Awaitable[bool]] | None = None
+    ) -> None:
         self.store = store
         self.ttl_s = check_ttl(ttl_s)
+        # Under a lock: whether this worker's fence is the highest that the session itself has seen.
+        self._is_current = is_current
+        self._fences: dict[str, int] = {}
         # By the id of the state, whose end takes the entry with it: states are equal by value, and have no hash.
         self._written: dict[int, tuple[weakref.ref[SessionState], _Written]] = {}
 
@@ -48,15 +55,26 @@ class ApartCheckpoints:
         written = self._of(state)
         twin, items = self._twin(state, step, written)
         try:
-            version = await self.store.save(twin)
+            version = await self._put(twin)
         except ConflictError:
             outdated = None if written is not None else await self._outdated_by(state)
             if outdated is None:
                 raise
             twin, items = self._twin(state, step, outdated)
-            version = await self.store.save(twin)
+            version = await self._put(twin)
         self._note(state, _Written(version.number, version.generation, items))
         return version
+
+    async def _put(self, twin: SessionState) -> Version:
+        session_id = twin.session_id
+        try:
+            return await self.store.save(twin, fence=self._fences.get(session_id))
+        except StaleFenceError as error:
+            # Of a session of that id which ended before its checkpoint did: the fences of this one count anew.
+            if self._is_current is None or not await self._is_current(session_id):
+                raise
+            self._fences[session_id] = error.highest + 1
+            return await self.store.save(twin, fence=self._fences[session_id])
 
     async def load(self, session_id: str, *, may_be_begun: bool = False) -> SessionState:
         """Return the state as it was checkpointed, at the version its session had then.

@@ -68,7 +68,8 @@ class CheckpointManager:
             checkpoints = None
         if checkpoints is not None and isinstance(self.store, FencedSessions):
             checkpoints = FencedSessions(checkpoints, self.store.fence)
-        self._apart = None if checkpoints is None else ApartCheckpoints(checkpoints, ttl_s)
+        is_current = self.store.is_current if isinstance(self.store, FencedSessions) else None
+        self._apart = None if checkpoints is None else ApartCheckpoints(checkpoints, ttl_s, is_current=is_current)
         self.policy: CheckpointPolicy = PerStep() if policy is None else policy
         self._clock = clock
         self._sleep = sleep

@@ -5,14 +5,18 @@ from __future__ import annotations
 from builtins import list as List  # noqa: N812 - `list` is a method of what this is a view of
 from typing import TYPE_CHECKING, Any, Final
 
-from holdall.errors import ArgumentError
+from holdall.errors import ArgumentError, ConflictError, StaleFenceError
+from holdall.stores.base import Version
 from holdall.stores.keys import check_fence
 
 if TYPE_CHECKING:
     from holdall.durable.sessions import HistoryItem, Sessions
     from holdall.state import SessionState
     from holdall.state.log import Items
-    from holdall.stores.base import Version
+
+
+# No record is ever at it. A fence is looked at before a version is.
+_NO_VERSION: Final = Version("-", 1)
 
 
 class FencedSessions:
@@ -58,6 +62,16 @@ class FencedSessions:
         """As `SessionStore.delete`, under this view's fence if none is given."""
         fence = self.fence if fence is None else fence
         return await self._store.delete(session_id, expected=expected, fence=fence)
+
+    async def is_current(self, session_id: str) -> bool:
+        """Whether the session is there and has seen no higher fence: asked by a call that can have no effect."""
+        try:
+            await self.delete(session_id, expected=_NO_VERSION)
+        except StaleFenceError:
+            return False
+        except ConflictError:
+            return True
+        return False
 
     async def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:
         """As `SessionStore.history`."""
