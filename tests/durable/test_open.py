@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import os
 import subprocess
 import sys
@@ -78,6 +79,38 @@ SECRETS = [
 def test_passwords_are_masked(url: str, shown: str) -> None:
     """In user info and in query fields; the rest of the URL stays readable."""
     assert mask_url(url) == shown
+
+
+def test_a_blocking_store_that_nobody_refers_to_ends_its_thread(tmp_path: Path) -> None:
+    """It closes its file first. A view of it is a reference."""
+    store = holdall.open_sync(f"sqlite:///{tmp_path}/s.db")
+    store.save(SessionState(session_id="s", user_id="u"))
+    inner, view = store._store, store.scoped("u")
+    thread = store._runner._thread
+    assert thread is not None
+    del store
+    gc.collect()
+    assert view.load("s").version == 1
+    assert thread.is_alive()
+    del view
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert inner._is_closed
+
+
+def test_a_close_inside_a_loop_is_refused_and_can_be_done_outside(tmp_path: Path) -> None:
+    store = holdall.open_sync(f"sqlite:///{tmp_path}/s.db")
+    assert store.list() == []
+
+    async def close() -> None:
+        with pytest.raises(RunningLoopError):
+            store.close()
+
+    asyncio.run(close())
+    assert store.list() == []
+    store.close()
+    assert store._store._is_closed
 
 
 URLS_WITH_SECRETS = [

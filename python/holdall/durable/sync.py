@@ -29,17 +29,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# A loop alone holds its tasks weakly.
+_ending: Final[set[asyncio.Task[None]]] = set()
+
 
 class LoopThread:
-    """An event loop in a daemon thread, started on first use."""
+    """An event loop in a daemon thread, started on first use, and ended with the last reference to this."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._finalizer: weakref.finalize[..., LoopThread] | None = None
         self._pid = os.getpid()
         self._closed = False
-        # What else is closed with the store that this serves.
+        # What is closed before the loop ends, the last first.
         self.closing: List[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -63,13 +67,14 @@ class LoopThread:
         """Stop the loop and wait for its thread. Idempotent."""
         with self._lock:
             self._closed = True
+            if self._finalizer is not None:
+                self._finalizer.detach()
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is None or thread is None or os.getpid() != self._pid:
             return
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.close()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -80,6 +85,9 @@ class LoopThread:
                 self._thread = threading.Thread(target=_serve, args=(loop,), name="holdall", daemon=True)
                 self._thread.start()
                 self._loop = loop
+                self._finalizer = weakref.finalize(self, _abandon, loop, self.closing, self._pid)
+                # at exit, stores that are referred to are closed in order, see below
+                self._finalizer.atexit = False
             return self._loop
 
 
@@ -90,6 +98,28 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def _abandon(loop: asyncio.AbstractEventLoop, closing: List[Callable[[], Coroutine[Any, Any, None]]], pid: int) -> None:
+    """Close what nobody refers to any more. Called in whatever thread finds that out, so that it waits for nothing."""
+    if os.getpid() != pid:
+        return
+
+    async def end() -> None:
+        for close in reversed(closing):
+            with contextlib.suppress(Exception):
+                await close()
+        loop.stop()
+
+    def begin() -> None:
+        task = loop.create_task(end())
+        _ending.add(task)
+        task.add_done_callback(_ending.discard)
+
+    # A loop that was closed has nothing open any more.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(begin)
 
 
 def refuse_in_loop() -> None:
@@ -110,7 +140,7 @@ def refuse_in_loop() -> None:
 class SyncSessions:
     """Sessions, each call blocking until it is done. Safe to use from several threads.
 
-    A context manager; one that is not closed is closed at exit.
+    A context manager; one that is not closed is closed when nothing refers to it any more, or at exit.
     """
 
     def __init__(self, store: Sessions, runner: LoopThread) -> None:
@@ -179,6 +209,7 @@ class SyncSessionStore(SyncSessions):
     def __init__(self, store: SessionStore) -> None:
         refuse_in_loop()
         super().__init__(store, LoopThread())
+        self._runner.closing.append(store.aclose)
         _unclosed.add(self)
 
     def list(self, *, user_id: str | None = None, status: str | None = None) -> List[str]:
@@ -194,11 +225,12 @@ class SyncSessionStore(SyncSessions):
         return SyncScopedSessions(self._store.scoped(user_id), self._runner)
 
     def close(self) -> None:
-        """Close the store and stop its thread. Idempotent."""
+        """Close the store and stop its thread. Idempotent; refused inside a running loop, as every call is."""
+        refuse_in_loop()
         if self in _unclosed:
             _unclosed.discard(self)
             try:
-                for close in (*self._runner.closing, self._store.aclose):
+                for close in reversed(self._runner.closing):
                     self._runner.run(close)
             finally:
                 self._runner.stop()
