@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from decimal import Decimal
 from typing import Any
 
@@ -348,3 +349,33 @@ def test_states_of_several_sessions_do_not_merge() -> None:
         merge(new(), new(), SessionState(session_id="other", user_id="u"))
     with pytest.raises(ArgumentError):
         merge(new(), SessionState(session_id="s", user_id="other"), new())
+
+
+ODD: list[Any] = [0, -0.0, True, None, "x", 2**70, float("nan"), float("inf"), 1e308, Decimal("NaN"), Decimal("sNaN")]
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("accumulated_cost", [0, -0.0, True, 2**70, *ODD[6:]]),
+        ("token_count", ODD),
+        ("current_step", ODD),
+        ("active_tools", [[], ["a"], ["a", "a"], [{"n": 1}], [1, True, 1.0], ("a",), None, "x", 5]),
+        ("plan", [[], [1], [1, 1], [{"a": 1}], [{"a": 2}], (1,), None, "x", 5]),
+    ],
+)
+def test_whatever_a_field_holds_it_merges_or_clashes(field: str, values: list[Any]) -> None:
+    """Nothing checks these fields when a state is stored: what cannot be put together is a clash, and no other error."""
+    for base, ours, theirs in itertools.product(values, repeat=3):
+        sides = []
+        for value in (base, ours, theirs):
+            state = SessionState("s", "u")
+            setattr(state, field, value)
+            sides.append(state)
+        try:
+            merged = getattr(merge(*sides), field)
+        except MergeConflictError as clash:
+            assert clash.field.startswith(field)
+            continue
+        if theirs is base:
+            assert merged is ours or repr(merged) == repr(ours)

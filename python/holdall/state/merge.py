@@ -72,9 +72,8 @@ def merge(base: SessionState, ours: SessionState, theirs: SessionState) -> Sessi
     merged.metadata = _value("metadata", base.metadata, ours.metadata, theirs.metadata)
     merged.plan = _plan(base.plan, ours.plan, theirs.plan)
     merged.active_tools = _tools(base.active_tools, ours.active_tools, theirs.active_tools)
-    merged.current_step = _furthest(base.current_step, ours.current_step, theirs.current_step)
-    merged.token_count = ours.token_count + theirs.token_count - base.token_count
-    merged.accumulated_cost = _cost(base.accumulated_cost, ours.accumulated_cost, theirs.accumulated_cost)
+    for name, put_together in (("current_step", _furthest), ("token_count", _sum), ("accumulated_cost", _cost)):
+        setattr(merged, name, _number(name, put_together, *(getattr(state, name) for state in (base, ours, theirs))))
     _put_log(merged, _log(base.log.items, ours.log.items, theirs.log.items), theirs)
     merged.version, merged.generation = theirs.version, theirs.generation
     # a copy, so that no list or dict is shared with the three
@@ -118,17 +117,27 @@ def _clash(field: str, base: Any, ours: Any, theirs: Any) -> MergeConflictError:
     )
 
 
-def _furthest(base: int, ours: int, theirs: int) -> int:
-    if ours == base:
-        return theirs
-    return ours if theirs == base else max(ours, theirs)
-
-
-def _cost(base: Cost, ours: Cost, theirs: Cost) -> Cost:
+def _number(field: str, put_together: Callable[[Any, Any, Any], Any], base: Any, ours: Any, theirs: Any) -> Any:
+    """Return the side that changed, or both put together; what is no number, or beyond all numbers, cannot be."""
     if _same(ours, base):
         return theirs
     if _same(theirs, base):
         return ours
+    try:
+        return put_together(base, ours, theirs)
+    except (TypeError, ArithmeticError):
+        raise _clash(field, base, ours, theirs) from None
+
+
+def _furthest(_base: int, ours: int, theirs: int) -> int:
+    return max(ours, theirs)
+
+
+def _sum(base: int, ours: int, theirs: int) -> int:
+    return ours + theirs - base
+
+
+def _cost(base: Cost, ours: Cost, theirs: Cost) -> Cost:
     if any(isinstance(cost, Decimal) for cost in (base, ours, theirs)):
         merged = SessionState("-", "-", accumulated_cost=_decimal(ours))
         merged.add_cost(theirs)
@@ -146,11 +155,17 @@ def _decimal(cost: Cost) -> Decimal:
     return cost if isinstance(cost, Decimal) else Decimal(repr(cost))
 
 
+def _are_lists(*sides: object) -> bool:
+    return all(isinstance(side, (list, tuple)) for side in sides)
+
+
 def _tools(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
     if _same(ours, base) or _same(ours, theirs):
         return theirs
     if _same(theirs, base):
         return ours
+    if not _are_lists(base, ours, theirs):
+        raise _clash("active_tools", base, ours, theirs)
     # a name that stands twice is one tool
     before, here, there = ({msgpack_encode(tool): tool for tool in side} for side in (base, ours, theirs))
     kept = [tool for key, tool in there.items() if key in here or key not in before]
@@ -162,6 +177,8 @@ def _plan(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
         return theirs
     if _same(theirs, base):
         return ours
+    if not _are_lists(base, ours, theirs):
+        raise _clash("plan", base, ours, theirs)
     keys = tuple([msgpack_encode(step) for step in side] for side in (base, ours, theirs))
     old, new_theirs, new_ours = _sequence(
         "plan", (base, ours, theirs), keys, lambda at, *sides: _value(f"plan[{at}]", *sides)
