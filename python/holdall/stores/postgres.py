@@ -286,7 +286,7 @@ class PostgresStore:
         total = 0
         while True:
             n_due, n_freed = await self._one("sweep", _SWEEP, _SWEPT_PER_CALL, is_repeatable=True)
-            total += n_freed
+            total += int(n_freed)
             if n_due < _SWEPT_PER_CALL:
                 return total
 
