@@ -604,7 +604,7 @@ class Packer:
                 none, is cut to halfway between that and the budget.
             tuning: Constants of what a message of a conversation is worth, over the defaults that were chosen by evidence
                 recall: "recency_floor", "related_recency_floor", "relevance_floor", "information", "fidelity",
-                "fidelity_power", "fusion", "power", "near", "tail", "reach"; for those who measure (`python -m
+                "fidelity_power", "fusion", "nearness", "power", "near", "tail", "reach"; for those who measure (`python -m
                 benches.tune_packing`).
             max_states: Limit of the exact search, deterministic; past it `bound` exceeds `value`.
             deadline_s: Limit of the exact search in seconds; what comes back then depends on the machine.
@@ -685,7 +685,7 @@ class Packer:
                 `system` where that stands beside the messages.
             query: What the history should be relevant to; None: the current turn.
             relevance: One score per message, such as an embedder's, at least 0; what lies above their mean
-                is added to the lexical score, whatever their scale.
+                is added to the lexical score, whatever their scale, and what is far from it counts for more, or less.
             previous: The result of the last pack of this conversation, or its memo; for strategy "stable".
             start_on_user: Whether the first message after the system prompt must be a user's.
             format: The format of the messages; None: it is found from them.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::chat::group::{Group, before_first_user};
-use crate::relevance::{Terms, fuse_by_score};
+use crate::relevance::{Terms, fuse_by_score, lean};
 use crate::tools::{Fit, Shown};
 use crate::{Error, Result};
 
@@ -120,25 +120,37 @@ impl Packing<'_> {
 
     /// Relevance of each message, 0 to 1; none where the query says nothing of any.
     fn score(&self, histories: &mut Histories, query: &Terms) -> Result<Vec<f64>> {
+        let tuning = &self.settings.tuning;
         let mut scores = histories.scores(self.it.keys, self.it.messages, query);
         self.leave_out_required(&mut scores);
-        if let Some(given) = self.it.relevance {
-            if let Some(at) = given.iter().position(|score| !score.is_finite() || *score < 0.0) {
-                let text = format!("relevance[{at}] must be finite and at least 0, not {}", given[at]);
-                return Err(Error::Argument(text));
-            }
-            if given.len() != scores.len() {
-                let text = format!("{} relevance scores for {} messages; give one each", given.len(), scores.len());
-                return Err(Error::Argument(text));
-            }
-            let mut given = given.to_vec();
-            self.leave_out_required(&mut given);
-            scores = fuse_by_score(&scores, &given, self.settings.tuning.fusion)?;
+        let given = self.it.relevance.map(|given| self.checked(given)).transpose()?;
+        if let Some(given) = &given {
+            scores = fuse_by_score(&scores, given, tuning.fusion)?;
         }
         if scores.iter().all(|score| *score <= 0.0) {
             return Ok(Vec::new());
         }
-        Ok(self.settings.tuning.spread.apply(&scores))
+        let mut relevance = tuning.spread.apply(&scores);
+        if let Some(given) = &given {
+            lean(&mut relevance, given, tuning.nearness);
+        }
+        Ok(relevance)
+    }
+
+    /// The caller's own scores, without those of what must be in.
+    fn checked(&self, given: &[f64]) -> Result<Vec<f64>> {
+        if let Some(at) = given.iter().position(|score| !score.is_finite() || *score < 0.0) {
+            let text = format!("relevance[{at}] must be finite and at least 0, not {}", given[at]);
+            return Err(Error::Argument(text));
+        }
+        if given.len() != self.it.messages.len() {
+            let text =
+                format!("{} relevance scores for {} messages; give one each", given.len(), self.it.messages.len());
+            return Err(Error::Argument(text));
+        }
+        let mut given = given.to_vec();
+        self.leave_out_required(&mut given);
+        Ok(given)
     }
 
     /// What must be in has no score: the query itself would outshine what it asks for.

@@ -5,7 +5,7 @@ use crate::score::{check_non_negative, power};
 use crate::{Error, Result};
 
 /// What [`Tuning::set`] knows; "near" is a factor of the shares that the nearest messages get.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "recency_floor",
     "related_recency_floor",
     "relevance_floor",
@@ -13,6 +13,7 @@ const NAMES: [&str; 11] = [
     "fidelity",
     "fidelity_power",
     "fusion",
+    "nearness",
     "power",
     "near",
     "tail",
@@ -37,6 +38,8 @@ pub struct Tuning {
     pub fidelity_power: f64,
     /// What the caller's own scores of relevance weigh beside the lexical ones.
     pub fusion: f64,
+    /// How much each standard deviation of those scores counts once relevance is spread: a factor of e^this.
+    pub nearness: f64,
     /// How lexical scores become relevance.
     pub spread: Spread,
 }
@@ -55,6 +58,7 @@ impl Default for Tuning {
             fidelity: 0.7,
             fidelity_power: 0.75,
             fusion: 0.25,
+            nearness: 0.15,
             spread: Spread::default(),
         }
     }
@@ -83,6 +87,7 @@ impl Tuning {
             "fidelity" => &mut self.fidelity,
             "fidelity_power" => &mut self.fidelity_power,
             "fusion" => &mut self.fusion,
+            "nearness" => &mut self.nearness,
             "power" => &mut self.spread.power,
             "near" => {
                 self.spread.kernel = Spread::default().kernel.map(|share| share * value);

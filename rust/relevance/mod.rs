@@ -176,6 +176,35 @@ pub fn fuse_by_score(lexical: &[f64], semantic: &[f64], weight: f64) -> Result<V
     Ok(lexical.iter().zip(&above).map(|(a, b)| a.max(0.0) * lexical_share + b * semantic_share).collect())
 }
 
+/// Deviations beyond this count as this: one outlier must not decide alone.
+const MOST_DEVIATIONS: f64 = 3.0;
+
+/// Multiply relevance by e^(`strength` x how many standard deviations the semantic score lies above the mean), at most 3 either
+/// way, and let the largest be 1 again.
+///
+/// What is added to the lexical score before it is spread lifts whole neighbourhoods; this says which messages of one are
+/// meant, and what is far from the query in meaning although it shares its words. Scores that are all the same change nothing,
+/// and neither do lists of different lengths.
+pub fn lean(relevance: &mut [f64], semantic: &[f64], strength: f64) {
+    let n = semantic.len().max(1) as f64;
+    let mean = semantic.iter().sum::<f64>() / n;
+    let deviation = (semantic.iter().map(|score| (score - mean) * (score - mean)).sum::<f64>() / n).sqrt();
+    if !(deviation.is_finite() && deviation > 0.0) || relevance.len() != semantic.len() {
+        return;
+    }
+    let mut top = 0.0_f64;
+    for (own, score) in relevance.iter_mut().zip(semantic) {
+        let deviations = ((score - mean) / deviation).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS);
+        *own *= (strength * deviations).exp();
+        top = top.max(*own);
+    }
+    if top > 0.0 && top.is_finite() {
+        for own in relevance {
+            *own /= top;
+        }
+    }
+}
+
 /// The rank of each score, from 1 for the largest; equal scores share the best rank.
 fn ranks(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();

@@ -257,6 +257,28 @@ fn fusion_by_score_forgets_scale_and_origin() {
 }
 
 #[test]
+fn leaning_on_meaning_forgets_scale_and_origin_and_hears_no_single_voice() {
+    let leaned = |semantic: &[f64], strength| {
+        let mut relevance = vec![1.0, 0.5, 0.5];
+        lean(&mut relevance, semantic, strength);
+        relevance
+    };
+    // Deviations of -1.22, 1.22 and 0.
+    let step = (0.2 * 1.5_f64.sqrt()).exp();
+    assert!(close(&leaned(&[1.0, 3.0, 2.0], 0.2), &[1.0, 0.5 * step * step, 0.5 * step]));
+    assert!(close(&leaned(&[1.0, 3.0, 2.0], 0.2), &leaned(&[101.0, 121.0, 111.0], 0.2)));
+    for same in [&[2.0; 3][..], &[1.0, 2.0], &[1e308, 0.0, 1e308]] {
+        assert_eq!(leaned(same, 0.2), [1.0, 0.5, 0.5], "{same:?}");
+    }
+    assert_eq!(leaned(&[1.0, 3.0, 2.0], 0.0), [1.0, 0.5, 0.5]);
+    let mut many = vec![1.0; 1000];
+    let mut outlier = vec![0.0; 1000];
+    outlier[7] = 1.0;
+    lean(&mut many, &outlier, 1.0);
+    assert!(many[7] > many[0] && many[0] > (-3.1_f64).exp());
+}
+
+#[test]
 fn rare_terms_inform_more_than_common_ones() {
     let mut index = Index::new(Bm25::default());
     for text in ["the red lamp", "the red lamp", "the copper harbour", "and of the"] {
