@@ -148,7 +148,7 @@ mod tests {
     fn age_takes_nothing_from_what_the_query_asks_for() {
         let tuning = Tuning::default();
         let old_and_new = |relevance| [0.1, 1.0].map(|recency| tuning.standing(recency, relevance, 0.5));
-        assert_eq!(old_and_new(1.0), [1.0, 1.0]);
+        assert!(old_and_new(1.0).iter().all(|share| (share - 1.0).abs() < 1e-12));
         let [old, new] = old_and_new(0.0);
         assert!(old < new && new <= 0.5 && old >= 0.5 * tuning.recency_floor);
         let [old, new] = old_and_new(0.5);
