@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import holdall
 from holdall.durable import kept
 from holdall.durable.session_store import SessionStore
+from holdall.durable.sweep import sweep
 from holdall.durable.thread import ConversationThread
 from holdall.errors import (
     ArgumentError,
@@ -147,6 +148,28 @@ async def test_edits_above_and_below_stay_their_own_in_any_order(store: SessionS
     middle = await root.fork(1, session_id=middle.session_id)
     await edited(store, root, "once more")
     assert words(await middle.build_context()) == ["edited again"]
+
+
+async def test_what_was_kept_for_threads_that_are_gone_is_swept(store: SessionStore) -> None:
+    """A copy has no end of its own, and must not outlive the conversation for ever."""
+    root = await rooted(store, 2)
+    upper, gone = await root.fork(), await root.fork()
+    await upper.append(said("u0"))
+    lower = await upper.fork()
+    await edited(store, root, "edited")
+    await edited(store, upper, "edited")
+    copies = {key async for key in store.store.find(**{kept.COPY: "1"}) if root.session_id in key}
+    assert len(copies) >= 3
+    for thread in (root, gone):
+        await store.delete(thread.session_id)
+    assert await sweep(store) >= 1
+    assert words(await lower.build_context()) == ["m0", "m1", "u0"]
+    await store.delete(upper.session_id)
+    await sweep(store)
+    assert words(await lower.build_context()) == ["m0", "m1", "u0"]
+    await store.delete(lower.session_id)
+    await sweep(store)
+    assert [key async for key in store.store.find(**{kept.COPY: "1"}) if root.session_id in key] == []
 
 
 async def test_a_copy_made_while_the_ancestor_is_cut_leads_on(store: SessionStore, monkeypatch: Any) -> None:

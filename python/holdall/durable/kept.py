@@ -33,6 +33,8 @@ CUTTING: Final = "cutting"
 _EMPTY: Final = Blob("json", b"{}")
 # The tag by which the copies of a record's log are found.
 KEPT_OF: Final = "kept_of"
+# The tag by which all copies are found.
+COPY: Final = "kept_copy"
 
 
 @contextlib.asynccontextmanager
@@ -97,7 +99,7 @@ async def _keep_for_threads(store: Store, key: str, keep: int) -> None:
         link = None if record is None else link_of(record.tags)
         if link is not None and link.base == key and link.at > keep:
             at_stake.append((taker, link))
-    await _drop_orphans(store, key)
+    await drop_orphans(store, **{KEPT_OF: key})
     if not at_stake:
         return
     base = await store.read(key)
@@ -148,22 +150,44 @@ async def _lead_on(store: Store, base: Record, copy: str, onward: Link) -> None:
 
 
 def _tags(base: Record, copy: str, onward: Link | None) -> dict[str, str]:
-    tags = {"user_id": base.tags.get("user_id", ""), KEPT_OF: base.key}
+    tags = {"user_id": base.tags.get("user_id", ""), KEPT_OF: base.key, COPY: "1"}
     return tags if onward is None else tags | link_tags(copy, onward)
 
 
-async def drop_kept(store: Store, key: str) -> None:
+async def drop_kept(store: Store, key: str) -> int:
     """Remove what was kept for a record, and first what was kept for that: a later record of the key must not find it."""
-    copies = [kept_key(key)]
-    while await store.read(copies[-1], log_from=NO_LOG) is not None:
-        copies.append(kept_key(copies[-1]))
-    for copy in reversed(copies[:-1]):
-        await store.delete(copy, op_id=new_op_id())
+    return await _drop(store, await _kept_for(store, key))
 
 
-async def _drop_orphans(store: Store, key: str) -> None:
-    """Remove copies whose thread is gone: deleted, or expired."""
-    async for copy in store.find(**{KEPT_OF: key}):
+async def drop_orphans(store: Store, **tags: str) -> int:
+    """Remove copies whose thread is gone, deleted or expired: all of them, or those with these tags; return how many.
+
+    They have no end of their own, since a thread's moves with every save. One that a copy for another thread leads on to stays
+    until that one is gone.
+    """
+    n = 0
+    async for copy in store.find(**(tags or {COPY: "1"})):
         taker = copy.removeprefix(kept_key(""))
-        if await store.read(taker, log_from=NO_LOG) is None:
-            await drop_kept(store, taker)
+        # Before the thread is looked for: a copy that is made for another thread of that id meanwhile is not among them.
+        copies = await _kept_for(store, taker)
+        is_orphan = await store.read(taker, log_from=NO_LOG) is None
+        if is_orphan and not [key async for key in store.find(**{BASE: copy})]:
+            n += await _drop(store, copies)
+    return n
+
+
+async def _kept_for(store: Store, key: str) -> list[Record]:
+    copies: list[Record] = []
+    while (copy := await store.read(kept_key(key), log_from=NO_LOG)) is not None:
+        copies.append(copy)
+        key = copy.key
+    return copies
+
+
+async def _drop(store: Store, copies: list[Record]) -> int:
+    n = 0
+    for copy in reversed(copies):
+        # A conflict: dropped by somebody else, or it leads on to another place by now.
+        with contextlib.suppress(ConflictError):
+            n += await store.delete(copy.key, expected=copy.version, op_id=new_op_id())
+    return n

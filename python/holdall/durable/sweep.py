@@ -1,4 +1,4 @@
-"""Free what has expired, on stores that do not do so by themselves.
+"""Free what has expired, on stores that do not do so by themselves, and what was kept for threads that are gone.
 
 No reader sees an expired record, swept or not: a sweep gives back room, and nothing depends on when it runs. Each store frees
 in batches that end within one short transaction, and skips what a writer holds, so that it is safe beside writers and beside
@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from holdall.durable.kept import drop_orphans
 from holdall.errors import ArgumentError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -34,16 +35,22 @@ class Sweeping(Protocol):
 
 
 async def sweep(store: SessionStore | Store) -> int:
-    """Free what has expired in a store, or in the store of a session store.
+    """Free what has expired in a store, or in the store of a session store, and what was kept for threads that are gone.
+
+    The latter is what a thread took over of a conversation that was edited since; no backend frees it by itself.
 
     Returns:
-        How many records and tombstones were freed; 0 where the backend frees them by itself.
+        How many records and tombstones were freed.
 
     Raises:
         StoreUnavailableError: It could not be reached; what was freed stays freed.
     """
-    target = getattr(store, "store", store)
-    return await target.sweep() if isinstance(target, Sweeping) else 0
+    target: Any = getattr(store, "store", store)
+    n_freed: int = await target.sweep() if isinstance(target, Sweeping) else 0
+    # what others lead on to goes once they are gone
+    while n_dropped := await drop_orphans(target):
+        n_freed += n_dropped
+    return n_freed
 
 
 class Sweeper:

@@ -38,7 +38,8 @@ class ConversationThread:
 
     A thread is a session of its own, with a link to where it left its parent: forking copies nothing, whatever the length of
     the conversation. It sees what the parent said up to there and nothing that was said later; an edit of what it took over
-    stays the parent's own (the first such edit keeps a copy for the threads that it concerns). Its messages are those it
+    stays the parent's own (the first such edit keeps a copy for the threads that it concerns, which `sweep` removes once they
+    are gone). Its messages are those it
     added itself; `build_context` gives what a model is to see.
 
     A thread lives as long as its own record, but what it took over lives with the parent: give both the same time to live, and

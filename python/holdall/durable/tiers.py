@@ -11,6 +11,7 @@ from holdall.durable.finish import finish
 from holdall.durable.keys import check_id, session_id_of, session_key
 from holdall.durable.session_store import SessionStore
 from holdall.durable.sessions import NO_LOG, missing
+from holdall.durable.sweep import sweep
 from holdall.durable.tiered import Reads, TieredStore
 from holdall.durable.ttl import HISTORY_TTL_S, check_ttl
 from holdall.errors import ArgumentError, UnknownNameError
@@ -152,9 +153,13 @@ class TieredStateManager(SessionStore):
         return n_deleted
 
     async def sweep(self) -> int:
-        """Free what has expired in every tier, and what crashes left in the archive; return how much that was."""
+        """Free what has expired in every tier, what crashes left in the archive, and what was kept for threads that are gone.
+
+        Returns:
+            How much that was.
+        """
         self._check_open()
-        return await self.store.sweep()
+        return await sweep(self)
 
     async def flush(self) -> int:
         """Behind: write to warm, now, all that this worker has saved; return how many sessions that were. Through: nothing waits.
