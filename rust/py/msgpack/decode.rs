@@ -138,6 +138,23 @@ pub(super) fn update<'py>(
     elements(dict.as_any(), Kind::Pairs, data, start, lent)
 }
 
+/// Append the value at byte `start`, read-only, to a list, which may have more elements after a fault too. `frames` is room that
+/// calls in a row share.
+pub(super) fn append<'py>(
+    list: &Bound<'py, PyList>,
+    data: &[u8],
+    start: usize,
+    frames: &mut Vec<Frame<'py>>,
+    lent: &'static Lent,
+) -> PyResult<()> {
+    let mut decoder = Decoder::new(list.py(), Reader::new(data, start), true, lent);
+    frames.clear();
+    std::mem::swap(&mut decoder.outer, frames);
+    let made = decoder.filled(Frame::new(Kind::Grown, list.clone().into_any(), 1, start));
+    std::mem::swap(&mut decoder.outer, frames);
+    decoder.end(made).map(drop)
+}
+
 fn elements<'py>(
     obj: &Bound<'py, PyAny>,
     kind: Kind,
