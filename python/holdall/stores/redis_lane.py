@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from redis import exceptions
@@ -60,13 +60,18 @@ class Lanes:
 
     async def execute(self, *command: Any) -> Any:
         """Send a command, return its reply; errors are the driver's."""
+        return await self._said(command)
+
+    async def transact(self, *commands: Sequence[Any]) -> list[Any]:
+        """Send commands as one transaction and at once, return their replies; errors are the driver's."""
+        replies: list[Any] = await self._said(("MULTI",), *commands, ("EXEC",))
+        return replies
+
+    async def _said(self, *commands: Sequence[Any]) -> Any:
+        """Send commands, return the reply to the last, or raise that of the first that was refused."""
         connection = await self._taken()
         try:
-            await connection.send_packed_command(connection.pack_command(*command))
-            reply = await connection.read_response()
-        except exceptions.ResponseError:
-            await self._put_back(connection)
-            raise
+            replies = await _replies(connection, commands)
         except exceptions.ConnectionError:
             # what the server did to one connection it has done to all
             await connection.disconnect(nowait=True)
@@ -77,7 +82,10 @@ class Lanes:
             await connection.disconnect(nowait=True)
             raise
         await self._put_back(connection)
-        return reply
+        for reply in replies:
+            if isinstance(reply, exceptions.ResponseError):
+                raise reply
+        return replies[-1]
 
     async def _put_back(self, connection: Any) -> None:
         if self._has_ended:
@@ -110,6 +118,21 @@ class Lanes:
         """Close the connections that no call is under way on."""
         while self._idle:
             await _left(self._idle.pop().connection)
+
+
+async def _replies(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """Send commands at once; return the reply to each, or the refusal that it is."""
+    packed = [connection.pack_command(*command) for command in commands]
+    if isinstance(connection, Wire):
+        return await connection.exchange(packed)
+    await connection.send_packed_command([part for parts in packed for part in parts])
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response())
+        except exceptions.ResponseError as error:
+            replies.append(error)
+    return replies
 
 
 async def _is_good(idle: _Idle) -> bool:

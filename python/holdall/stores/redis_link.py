@@ -172,6 +172,27 @@ class RedisLink:
         except exceptions.NoScriptError:
             return await execute("EVAL", lua.text, len(slot_keys), *slot_keys, *args)
 
+    async def read_at_once(self, *commands: Sequence[Any]) -> list[Any] | None:
+        """Return the replies to commands that only read, from one snapshot; None where that takes a script.
+
+        A cluster needs to be told by a key where to go, and a server may allow scripts and no transactions.
+        """
+        async with self._slots:
+            client = self.client
+            try:
+                if self._lanes is not None:
+                    replies = await self._lanes.transact(*commands)
+                elif isinstance(client, RedisCluster):
+                    return None
+                else:
+                    pipe = client.pipeline(transaction=True)
+                    for command in commands:
+                        pipe.execute_command(*command)
+                    replies = await pipe.execute()
+            except exceptions.ResponseError:
+                return None
+        return None if any(isinstance(reply, Exception) for reply in replies) else replies
+
     async def run_and_wait(
         self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any], *, replicas: int
     ) -> tuple[Any, int]:

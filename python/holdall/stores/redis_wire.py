@@ -8,7 +8,7 @@ sockets) goes over the driver's connections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from redis import exceptions
@@ -53,6 +53,9 @@ class Wire(asyncio.Protocol):
             protocolError=exceptions.InvalidResponse, replyError=_error_of, notEnoughData=_NOTHING
         )
         self._waiter: asyncio.Future[Any] | None = None
+        # of several commands that were sent at once, the replies to all but the last
+        self._n_before = 0
+        self._before: list[Any] = []
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         self._unsent = 0
@@ -112,6 +115,21 @@ class Wire(asyncio.Protocol):
             raise reply
         return reply
 
+    async def exchange(self, packed: Sequence[bytes]) -> list[Any]:
+        """Send commands at once; return the reply to each, or the refusal that it is."""
+        self._n_before, self._before = len(packed) - 1, []
+        await self.send_packed_command(b"".join(packed))
+        assert self._waiter is not None  # noqa: S101 - sent just now
+        last = await self._waiter
+        self._waiter = None
+        self._n_before = 0
+        replies = [*self._before, last]
+        for reply in replies:
+            if isinstance(reply, exceptions.RedisError) and not isinstance(reply, exceptions.ResponseError):
+                # it says something of the server, and not of the command
+                raise reply
+        return replies
+
     async def can_read(self) -> bool:
         """Whether there is something that nobody asked for, or an end; what came is looked at when it comes."""
         return not self.is_connected
@@ -131,6 +149,9 @@ class Wire(asyncio.Protocol):
         try:
             self._reader.feed(data)
             reply = self._reader.gets()
+            while reply is not _NOTHING and len(self._before) < self._n_before:
+                self._before.append(reply)
+                reply = self._reader.gets()
         except exceptions.RedisError as error:
             self._fail(error)
             return
