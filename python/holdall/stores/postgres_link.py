@@ -19,6 +19,8 @@ try:
 except ImportError as exc:
     raise ImportError("PostgresStore needs an extra: pip install 'holdall[postgres]'") from exc
 
+from holdall.stores.postgres_lane import Lanes, Shared
+
 BACKEND = "postgres"
 # Any constant does, as long as every holdall takes the same: "holdall" in ASCII.
 _SETUP_LOCK = 0x686F6C64616C6C
@@ -70,7 +72,7 @@ class PostgresLink:
         self._auto_migrate = auto_migrate
         self._timeout_s = timeout_s
         self._connect = connect
-        self._is_ready = False
+        self._lanes: Lanes | Shared | None = None
         self._is_closed = False
         self._starting = asyncio.Lock()
         self._home = HomeLoop(BACKEND)
@@ -92,12 +94,14 @@ class PostgresLink:
         was_sent = False
         for is_last in (False, True):
             try:
-                pool = await self._ready()
-                connection = await pool.acquire(timeout=self._timeout_s)
+                lanes = await self._ready()
+                connection = await lanes.take()
             except (*_LOST, asyncpg.PostgresError) as error:
                 raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
+            is_whole = False
             try:
-                return await self._fetch(connection, query, args)
+                rows = await self._fetch(connection, query, args)
+                is_whole = True
             except _REFUSED as error:
                 # not its further lines, which may quote the value; nor the cause, whose text has them
                 reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
@@ -106,7 +110,7 @@ class PostgresLink:
                 ) from None
             except asyncpg.ReadOnlySQLTransactionError as error:
                 # the name that was connected to leads to another server by now: this one was told to follow it
-                await pool.expire_connections()
+                await lanes.expire()
                 if is_last:
                     raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             except asyncpg.QueryCanceledError as error:
@@ -121,8 +125,10 @@ class PostgresLink:
                     raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
             except asyncpg.PostgresError as error:
                 raise _failed(operation, error, was_sent=was_sent, is_repeatable=is_repeatable) from error
+            else:
+                return rows
             finally:
-                await pool.release(connection)
+                await lanes.give(connection, is_whole=is_whole)
         raise AssertionError("the second attempt returns or raises")
 
     async def _fetch(self, connection: Any, query: str, args: Sequence[Any]) -> list[Any]:
@@ -137,47 +143,47 @@ class PostgresLink:
                 return rows
         raise AssertionError("the last attempt returns or raises")
 
-    async def _ready(self) -> Any:
+    async def _ready(self) -> Lanes | Shared:
         if self._is_closed:
             raise ClosedError("this PostgresStore was closed; make a new one")
         self._follow_loop()
-        if self._is_ready:
-            return self._pool
+        if self._lanes is not None:
+            return self._lanes
         async with self._starting:
-            if not self._is_ready:
-                await self._start()
-        return self._pool
+            if self._lanes is None:
+                self._lanes = await self._started()
+        return self._lanes
 
     def _follow_loop(self) -> None:
         if self._owns_pool and self._home.has_moved():
-            self._pool, self._is_ready, self._starting = None, False, asyncio.Lock()
+            self._lanes, self._starting = None, asyncio.Lock()
 
-    async def _start(self) -> None:
-        if self._owns_pool:
-            probe = await self._alone()
-            try:
-                self.is_pooled = probe.get_server_pid() != await probe.fetchval("SELECT pg_backend_pid()")
-                await self._set_up(probe)
-            finally:
-                await probe.close(timeout=self._timeout_s)
-            self._pool = await asyncpg.create_pool(
-                self._dsn,
-                **self._sizes,
-                # behind a pooler the next transaction may meet another server, which never saw the prepared statement
-                statement_cache_size=0 if self.is_pooled else 100,
-                # nothing to reset: no call leaves session state behind, and the default costs a round trip per call
-                reset=_leave,
-                timeout=self._timeout_s,
-                **self._connect,
-            )
-        else:
-            async with self._pool.acquire() as connection:  # type: ignore[union-attr]
+    async def _started(self) -> Lanes | Shared:
+        if self._pool is not None:
+            async with self._pool.acquire() as connection:
                 await self._set_up(connection)
-        if self._is_closed and self._owns_pool and self._pool is not None:
+            return Shared(self._pool, timeout_s=self._timeout_s)
+        probe = await self._alone()
+        try:
+            self.is_pooled = probe.get_server_pid() != await probe.fetchval("SELECT pg_backend_pid()")
+            await self._set_up(probe)
+        finally:
+            await probe.close(timeout=self._timeout_s)
+        pool = await asyncpg.create_pool(
+            self._dsn,
+            **self._sizes,
+            # behind a pooler the next transaction may meet another server, which never saw the prepared statement
+            statement_cache_size=0 if self.is_pooled else 100,
+            # nothing to reset: no call leaves session state behind, and the default costs a round trip per call
+            reset=_leave,
+            timeout=self._timeout_s,
+            **self._connect,
+        )
+        if self._is_closed:
             # closed while this was under way, which then found no pool to close
-            self._pool.terminate()
+            pool.terminate()
             raise ClosedError("this PostgresStore was closed; make a new one")
-        self._is_ready = True
+        return Lanes(pool, size=self._sizes["max_size"], timeout_s=self._timeout_s)
 
     async def _alone(self) -> Any:
         """Return a connection beside the pool."""
@@ -222,13 +228,13 @@ class PostgresLink:
             return
         self._follow_loop()
         self._is_closed = True
-        if not self._owns_pool or self._pool is None:
+        if not isinstance(self._lanes, Lanes):
             return
         try:
-            await asyncio.wait_for(self._pool.close(), self._timeout_s)
+            await asyncio.wait_for(self._lanes.close(), self._timeout_s)
         except (*_LOST, asyncpg.PostgresError):
             # what cannot be closed in order is cut; nothing is under way that anyone waits for
-            self._pool.terminate()
+            self._lanes.terminate()
 
 
 _WRITES = ("write", "touch", "delete", "sweep")
