@@ -14,10 +14,10 @@ from uuid import uuid4
 
 import holdall
 from benches.contention import race
-from benches.figures import Median, is_full
+from benches.figures import Median, is_full, late
 from benches.floor_sqlite import SqliteFloor
 from benches.peers_state import compare
-from benches.reading import read_row
+from benches.reading import read_rows
 from holdall import CheckpointManager, SessionState
 
 STEPS = (10, 100, 1000)
@@ -120,7 +120,7 @@ async def _servers(stack: ExitStack) -> list[Backend]:
     ]
 
 
-async def checkpoint_times(backend: Backend, at: int) -> tuple[float, float]:
+async def checkpoint_times(backend: Backend, at: int) -> tuple[Median, Median]:
     """Return the medians of a checkpoint of ours and of the floor, timed in turn from step `at` on."""
     ours: list[float] = []
     floors: list[float] = []
@@ -198,6 +198,8 @@ async def measure() -> list[dict[str, Any]]:
                         "lower": True,
                     }
                 )
+            every = [[took for pair in medians.values() for took in pair[side].samples] for side in (0, 1)]
+            rows.append(late(f"{backend.name}: checkpoint at step {', '.join(map(str, STEPS))}", *every))
             rows.append(
                 {
                     "what": f"{backend.name}: checkpoint at step 1000, against step 10",
@@ -221,7 +223,8 @@ async def measure() -> list[dict[str, Any]]:
                     "lower": True,
                 }
             )
-        rows += [await read_row(backend, text) for backend in found]
+        for backend in found:
+            rows += await read_rows(backend, text)
         for backend in found:
             if is_full() and backend.name == "PostgreSQL":
                 for peer in ("langgraph", "openai-agents"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections.abc import Iterable
@@ -26,6 +27,27 @@ class Median(float):
         made = super().__new__(cls, statistics.median(kept))
         made.samples = kept
         return made
+
+
+def percentile(samples: Iterable[float], share: int) -> float:
+    """The sample that `share` percent are not above."""
+    kept = sorted(samples)
+    return kept[max(0, math.ceil(len(kept) * share / 100) - 1)]
+
+
+def late(what: str, ours: Iterable[float], peer: Iterable[float]) -> Row:
+    """The row of the 99th percentiles of some times, of which nothing was promised."""
+    mine, theirs = percentile(ours, 99) * 1000, percentile(peer, 99) * 1000
+    return {
+        "what": f"{what}: 99th percentile, ours in ms",
+        "ours": mine,
+        "peer": theirs,
+        "unit": "ms",
+        "ratio": mine,
+        "must": None,
+        "aim": None,
+        "lower": True,
+    }
 
 
 def quartiles(samples: Iterable[float]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ class SqliteFloor:
     """A head row and log rows in one file: WAL, synchronous=FULL."""
 
     def __init__(self, path: Path | str) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(
@@ -46,6 +46,10 @@ class SqliteFloor:
 
     async def read_all(self, key: str) -> tuple[bytes, list[bytes]]:
         """Return the head and the log."""
+        return self.fetch_all(key)
+
+    def fetch_all(self, key: str) -> tuple[bytes, list[bytes]]:
+        """The same, in whichever thread it is called."""
         (head,) = self._db.execute("SELECT data FROM head WHERE id = ?", (key,)).fetchone()
         return head, [data for (data,) in self._db.execute("SELECT data FROM log WHERE id = ? ORDER BY seq", (key,))]
 

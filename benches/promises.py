@@ -30,6 +30,7 @@ PROMISES = (
     Promise("checkpoint of a step against the raw floor, flat", "state", r": checkpoint at step "),
     Promise("stored bytes after 500 steps", "state", r": stored after "),
     Promise("a session read again", "state", r": load [\d,]+ messages"),
+    Promise("32 sessions at once through one store", "sessions", r"."),
     Promise("update of one key by 8 processes", "state", r": 8 processes update one key"),
     Promise("evidence recall, no model", "recall", r"^evidence recall, .*\)$"),
     Promise("evidence recall, embedder given", "recall", r", MiniLM given$"),

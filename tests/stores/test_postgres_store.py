@@ -441,9 +441,9 @@ async def test_a_server_that_became_read_only_is_left(postgres_server: Postgres,
     async with contextlib.aclosing(PostgresStore(url, schema=fresh_schema)) as store:
         await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
         await admin.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
-        pool = store._link._pool
-        assert pool is not None
-        await pool.expire_connections()
+        lanes = store._link._lanes
+        assert lanes is not None
+        await lanes.expire()
         with pytest.raises(StoreUnavailableError, match="read-only"):
             await store.write("k2", HEAD, expected=ABSENT, ttl_s=60)
         await admin.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")

@@ -339,8 +339,11 @@ async def test_what_is_no_record_is_a_typed_error(store: RedisStore, admin: Redi
     await admin.delete(head)
     await store.write("k", HEAD, expected=None, ttl_s=None, append=[Entry("m", b"1")])
     await admin.lset(store._index.slot_keys("k")[1], 0, b"\xff\0")
+    record = await store.read("k")
+    assert record is not None
     with pytest.raises(DecodeError):
-        await store.read("k")
+        # each entry is looked at where it is asked for
+        list(record.entries)
     with pytest.raises(DecodeError):
         await store.read_log("k", kind=None)
 
