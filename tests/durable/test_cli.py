@@ -96,6 +96,26 @@ def test_rm(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["session_id"] for row in json.loads(out)] == ["\x1b[2Jc\nd"]
 
 
+def test_rm_of_a_thread_takes_what_was_kept_for_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Removed is removed: also what it took over of a conversation that was edited since."""
+
+    async def kept() -> bool:
+        async with holdall.open(url) as store:
+            return await store.store.read("~kept/fork") is not None
+
+    async def fork() -> None:
+        async with holdall.open(url) as store:
+            await holdall.ConversationThread(store, "a").fork(session_id="fork")
+            state = await store.load("a")
+            state.messages[0] = {"role": "user", "content": "edited"}
+            await store.save(state)
+
+    asyncio.run(fork())
+    assert asyncio.run(kept())
+    assert run(capsys, "sessions", "rm", url, "fork")[0] == 0
+    assert not asyncio.run(kept())
+
+
 def test_rm_of_a_session_that_is_written_under_a_lock(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A fence keeps stale workers out, and not the owner of the store."""
 

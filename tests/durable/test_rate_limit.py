@@ -222,7 +222,7 @@ async def test_a_store_that_is_away_raises_allows_or_denies() -> None:
 
 async def test_a_damaged_counter_is_an_error() -> None:
     store = MemoryStore()
-    for head in (Blob("holdall.rate", b"[1,"), Blob("text", b"")):
+    for head in (Blob("holdall.rate", b"[1,"), Blob("holdall.rate", b"7"), Blob("text", b"")):
         await store.write("~rate/w60000000/x", head, expected=None, ttl_s=None)
         with pytest.raises(DecodeError):
             await RateLimiter(store, 1, 60).take("x")

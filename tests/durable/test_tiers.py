@@ -14,6 +14,7 @@ from holdall import (
     ArgumentError,
     CheckpointManager,
     ConflictError,
+    ConversationThread,
     DecodeError,
     NotFoundError,
     OptimisticStateStore,
@@ -21,6 +22,7 @@ from holdall import (
     StoreUnavailableError,
     TieredStateManager,
     UserDeletedError,
+    UserProfileStore,
 )
 from holdall.durable.copies import Copied, Pointer
 from holdall.durable.session_store import SessionStore
@@ -584,6 +586,37 @@ async def test_a_copy_that_was_evicted_in_part_is_made_anew(tiers: Tiers) -> Non
     tiers.forget_calls()
     assert await worker.load(states[0].session_id) == states[0]
     assert tiers.hot.calls == {"read": 1}
+
+
+async def test_a_deleted_user_is_refused_however_stale_reads_may_be(tiers: Tiers) -> None:
+    """That there was no mark a moment ago is no answer: a late writer must not bring a user back."""
+    worker, others = tiers.worker(reads="bounded", max_stale_s=60, negative_s=60), SessionStore(tiers.warm)
+    state = await saved(worker)
+    profiles = UserProfileStore(worker)
+    await profiles.put(state.user_id, {"language": "en"})
+    await others.delete_user(state.user_id)
+    with pytest.raises(UserDeletedError):
+        await worker.save(new(user_id=state.user_id))
+    with pytest.raises(UserDeletedError):
+        await profiles.put(state.user_id, {"language": "en"})
+    assert await others.list(user_id=state.user_id) == []
+    assert await tiers.warm.read(f"~profile/{state.user_id}") is None
+    await others.readmit_user(state.user_id)
+    await worker.save(new(user_id=state.user_id))
+
+
+async def test_a_thread_sees_what_was_kept_for_it_however_stale_reads_may_be(tiers: Tiers) -> None:
+    """That there was no copy a moment ago is no answer either: the base may have been edited since."""
+    worker, others = tiers.worker(reads="bounded", max_stale_s=5, negative_s=60), SessionStore(tiers.warm)
+    root = await saved(others)
+    fork = await ConversationThread(others, root.session_id).fork()
+    thread = ConversationThread(worker, fork.session_id)
+    assert [message["content"] for message in await thread.build_context()] == said(root)
+    before = said(root)
+    root.messages[0] = say("edited")
+    await others.save(root)
+    tiers.time += 5.1
+    assert [message["content"] for message in await thread.build_context()] == before
 
 
 async def test_two_tiers_cannot_be_one_store() -> None:

@@ -227,12 +227,19 @@ async def remove_sessions(store: SessionStore, args: argparse.Namespace) -> int:
 
 async def _remove(store: SessionStore, session_id: str) -> bool:
     """Delete a session, whether or not it is written under a lock: a fence guards against stale workers, not against its owner."""
+    from holdall.durable.kept import drop_kept
+    from holdall.durable.keys import session_key
+
     fence: int | None = None
     while True:
         try:
-            return await store.delete(session_id, fence=fence)
+            existed = await store.delete(session_id, fence=fence)
         except StaleFenceError as error:
             fence = error.highest
+        else:
+            # of a thread: what it took over of a conversation that was edited since
+            await drop_kept(store.store, session_key(session_id))
+            return existed
 
 
 def _info(info: SessionInfo) -> dict[str, Any]:

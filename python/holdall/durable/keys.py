@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from holdall.errors import ArgumentError
+from holdall.stores.chain import kept_key
 
 # PostgreSQL refuses index entries above 2,704 bytes; an id, a prefix and a status fit below it.
 MAX_ID_BYTES: Final = 1024
 _OWN: Final = "~"
 _USER: Final = "~user/"
+# Records that say by being there, or not, whether something may be done or how another one is to be read.
+_MARKS: Final = (_USER, kept_key(""))
 
 
 def check_id(value: object, what: str = "session_id") -> str:
@@ -48,6 +51,11 @@ def session_id_of(key: str) -> str | None:
     if not key.startswith(_OWN):
         return key
     return key[1:] if key.startswith(_OWN * 2) else None
+
+
+def is_mark(key: str) -> bool:
+    """Whether a record must be read as it is now: an answer of a moment ago, and that it was missing, is none."""
+    return key.startswith(_MARKS)
 
 
 def user_key(user_id: object) -> str:

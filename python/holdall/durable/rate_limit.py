@@ -258,7 +258,9 @@ def _said(key: str, head: Blob) -> list[float]:
         except ValueError as error:
             reason = str(error)
         else:
-            return numbers
+            if isinstance(numbers, list) and all(type(number) in (int, float) for number in numbers):
+                return numbers
+            reason = "it holds no numbers"
     raise DecodeError(f"the counter {key!r} is damaged: {reason}", offset=0, reason=reason)
 
 

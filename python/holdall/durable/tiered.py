@@ -13,6 +13,7 @@ from holdall.durable.crowd import BACKEND, TURNS, crowded
 from holdall.durable.flights import Flights
 from holdall.durable.guard import GuardedStore
 from holdall.durable.hot import Held, HotCopies
+from holdall.durable.keys import is_mark
 from holdall.durable.sessions import NO_LOG
 from holdall.durable.sweep import sweep as sweep_store
 from holdall.durable.ttl import SESSION_TTL_S
@@ -33,7 +34,7 @@ class TieredStore:
     - Hot holds copies. `reads="latest"` asks warm for the version that is current, and takes the log from the copy where it
       is that version's: no reader ever gets an older one. `reads="bounded"` takes a copy as it is for `max_stale_s` seconds,
       but never an older one than this store has given or written before; an id that was missing counts as missing for
-      `negative_s` seconds.
+      `negative_s` seconds. Marks, such as that a user was deleted, are always asked of warm.
     - A copy is made by a compare-and-swap against what hot held before warm was read, so that it replaces no newer one.
     - Cold holds what was archived. In warm a pointer stays, with the tags, the expiry and the version: archiving changes
       nothing that a reader or a writer sees. The write that comes next brings the content back, in one step with itself.
@@ -106,7 +107,7 @@ class TieredStore:
 
     async def _read(self, key: str, log_from: int) -> Record | None:
         hot = self.hot
-        if hot is None or (log_from >= NO_LOG and not self._is_bounded):
+        if hot is None or is_mark(key) or (log_from >= NO_LOG and not self._is_bounded):
             return await self._whole(key, log_from)
         if self._is_bounded:
             held = await hot.read(key, log_from)
