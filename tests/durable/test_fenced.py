@@ -107,6 +107,31 @@ async def test_a_checkpoint_that_outlived_its_session_is_gone_on_with() -> None:
                 await manager.save_checkpoint(await manager.load_checkpoint("s"), 9)
 
 
+def test_an_interrupt_as_a_session_is_taken_leaves_it_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is given back, though nobody got to know that it was had."""
+    lock = MemoryLock()
+    with holdall.open_sync(f"sqlite:///{tmp_path}/s.db") as store:
+        locked = store.state_store("lock", lock=lock, wait_s=0.1)
+        run = store._runner.run
+
+        def interrupted(call: Any) -> Any:
+            answer = run(call)
+            if isinstance(answer, HeldSession):
+                raise KeyboardInterrupt
+            return answer
+
+        monkeypatch.setattr(store._runner, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt), locked.hold("s", create=session):
+            raise AssertionError("it never begins")
+        monkeypatch.undo()
+        with locked.hold("s") as held:
+            held.save()
+            with pytest.raises(LockHeldError), locked.hold("s"):
+                raise AssertionError("it never begins")
+
+
 async def test_a_held_session_is_a_store_of_that_session_alone() -> None:
     """Updates go under its fence too; another session, and a lease that is over, are refused before anything is sent."""
     async with holdall.open("memory:") as store:

@@ -69,9 +69,9 @@ class SyncLockedStateStore(SyncStateStore):
         Its next `save` raises `LockLostError` then, as does the end of the `with`; a write that comes late is refused by the fence.
         """
         holding = _Holding(self._updates, session_id, create)
-        held = SyncHeldSession(self._runner.run(holding.take), self._runner)
         try:
-            yield held
+            # within: an interrupt that comes as it is taken must not leave it held, and extended, for as long as this process lives
+            yield SyncHeldSession(self._runner.run(holding.take), self._runner)
         except BaseException:
             with contextlib.suppress(LockLostError):
                 self._runner.run(holding.give_back)
@@ -85,6 +85,7 @@ class _Holding:
     def __init__(self, locked: LockedStateStore, session_id: str, create: Create | None) -> None:
         self._hold: Callable[[], Any] = lambda: locked.hold(session_id, create=create)
         self._task: asyncio.Task[None] | None = None
+        self._is_taken = False
 
     async def take(self) -> HeldSession:
         self._is_over = asyncio.Event()
@@ -104,13 +105,14 @@ class _Holding:
 
     async def _keep(self, taken: asyncio.Future[HeldSession]) -> None:
         async with self._hold() as held:
+            self._is_taken = True
             taken.set_result(held)
             await self._is_over.wait()
 
     async def give_back(self) -> None:
-        assert self._task is not None  # noqa: S101 - taken before
-        self._is_over.set()
-        await self._task
+        if self._task is not None and not (self._task.done() and not self._is_taken):
+            self._is_over.set()
+            await self._task
 
 
 def sync_state_store(store: Sessions, runner: LoopThread, conflict: str, options: dict[str, Any]) -> SyncStateStore:
