@@ -179,6 +179,24 @@ class Counted(Contended):
         return await super().load(session_id)
 
 
+async def test_an_update_within_itself_is_refused_and_does_not_hang(store: SessionStore) -> None:
+    """Of the same session, by the updater's own task; another session may be updated meanwhile."""
+    updates = OptimisticStateStore(store)
+    one, other = new(), new()
+    for state in (one, other):
+        await store.save(state)
+
+    async def nested(state: SessionState) -> None:
+        await updates.update(other.session_id, add)
+        add(state)
+        await updates.update(one.session_id, add)
+
+    with pytest.raises(ArgumentError, match="wait for itself"):
+        await asyncio.wait_for(updates.update(one.session_id, nested), 10)
+    assert [(await store.load(state.session_id)).metadata["n"] for state in (one, other)] == [0, 1]
+    assert (await updates.update(one.session_id, add)).version == 2
+
+
 async def test_updates_in_a_row_start_from_the_state_that_was_saved(store: SessionStore) -> None:
     """One read for all of them; a moment later it is read again, and what callers do to their states is nobody else's."""
     state = new()

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from holdall.durable.snapshot import version_of
 from holdall.durable.updater import Create, Updater, applied, check_retries, loaded
-from holdall.errors import ConflictError, NotFoundError, StaleFenceError
+from holdall.errors import ArgumentError, ConflictError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
     from holdall.durable.sessions import Sessions
@@ -63,6 +63,8 @@ class OptimisticStateStore:
         # Not every store can do it, nor has every collection of sessions it.
         self._save_or_load: SaveOrLoad | None = getattr(store, "save_or_load", None)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Whose turn it is: an updater that updates the same session would wait for its own.
+        self._at_work: dict[str, asyncio.Task[object] | None] = {}
         # The last state that was saved, a copy nobody else has, and when that was.
         self._last: tuple[SessionState, float] | None = None
 
@@ -91,6 +93,7 @@ class OptimisticStateStore:
 
         Raises:
             ConflictError: Of the last attempt. Nothing of this update was written.
+            ArgumentError: It is called within an update of the same session.
             StaleFenceError: The session is written under a lock; at once, see `LockedStateStore`.
             NotFoundError: There is no such session and no `create`.
             OutcomeUnknownError: The reply was lost; the update is not repeated, since it may have happened.
@@ -99,8 +102,17 @@ class OptimisticStateStore:
         turn = self._turns.get(session_id)
         if turn is None:
             turn = self._turns[session_id] = asyncio.Lock()
+        task = asyncio.current_task()
+        if task is not None and self._at_work.get(session_id) is task:
+            raise ArgumentError(
+                f"an update of {session_id!r} within an update of it would wait for itself: change the state that the updater got"
+            )
         async with turn:
-            return await self._update(session_id, fn, max_retries, create)
+            self._at_work[session_id] = task
+            try:
+                return await self._update(session_id, fn, max_retries, create)
+            finally:
+                del self._at_work[session_id]
 
     async def _update(self, session_id: str, fn: Updater, left: int, create: Create | None) -> SessionState:
         ceiling = self._base_delay_s
