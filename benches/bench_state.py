@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import holdall
-from benches.contention import race
+from benches.contention import InThread, race
 from benches.figures import Median, is_full, late
 from benches.floor_sqlite import SqliteFloor
 from benches.peers_state import compare
@@ -179,6 +179,27 @@ async def _sized(backend: Backend) -> int:
     return await size if asyncio.iscoroutine(size) else size
 
 
+def _checkpoint(backend: Backend, at: int, peer: str, ours: Median, floor: Median) -> dict[str, Any]:
+    return {
+        "what": f"{backend.name}: checkpoint at step {at}, against {peer}",
+        "ours": ours,
+        "peer": floor,
+        "ratio": ours / floor,
+        "must": 2.0,
+        "aim": 1.3,
+        "lower": True,
+    }
+
+
+@asynccontextmanager
+async def _in_thread(backend: Backend) -> AsyncIterator[Backend]:
+    floor = InThread(backend.url.removeprefix("sqlite:///").replace("ours.db", "thread.db"))
+    try:
+        yield backend._replace(floor=floor)
+    finally:
+        await floor.aclose()
+
+
 async def measure() -> list[dict[str, Any]]:
     """Run everything on every backend."""
     rows: list[dict[str, Any]] = []
@@ -186,18 +207,12 @@ async def measure() -> list[dict[str, Any]]:
         for backend in found:
             stored, raw = await stored_ratio(backend)
             medians = {at: await checkpoint_times(backend, at) for at in STEPS}
-            for at, (ours, floor) in medians.items():
-                rows.append(
-                    {
-                        "what": f"{backend.name}: checkpoint at step {at}, against the raw floor",
-                        "ours": ours,
-                        "peer": floor,
-                        "ratio": ours / floor,
-                        "must": 2.0,
-                        "aim": 1.3,
-                        "lower": True,
-                    }
-                )
+            rows += [_checkpoint(backend, at, "the raw floor", *pair) for at, pair in medians.items()]
+            if backend.name == "SQLite":
+                # the raw floor stops the event loop for as long as the disk takes; this one does not, as code on a loop may not
+                async with _in_thread(backend) as threaded:
+                    pair = await checkpoint_times(threaded, STEPS[-1])
+                rows.append(_checkpoint(backend, STEPS[-1], "the raw floor in a thread", *pair))
             every = [[took for pair in medians.values() for took in pair[side].samples] for side in (0, 1)]
             rows.append(late(f"{backend.name}: checkpoint at step {', '.join(map(str, STEPS))}", *every))
             rows.append(
