@@ -157,6 +157,18 @@ async def test_a_lease_is_renewed_while_the_tool_works(store: SessionStore) -> N
     assert await asyncio.gather(*(cache.get_or_call(name, {}, slow) for cache in caches)) == [1, 1]
 
 
+async def test_a_tool_that_asks_for_its_own_answer_is_told() -> None:
+    """It would wait for itself."""
+    cache = ToolResultCache(MemoryStore())
+
+    async def tool() -> Any:
+        return await cache.get_or_call("t", {"a": 1}, tool)
+
+    with pytest.raises(ArgumentError, match="its own answer"):
+        await asyncio.wait_for(cache.get_or_call("t", {"a": 1}, tool), 5)
+    assert await cache.get_or_call("t", {"a": 1}, lambda: 7) == 7
+
+
 async def test_an_error_is_not_kept_and_holds_up_nobody(store: SessionStore) -> None:
     """The lease is given back at once."""
     cache, name = ToolResultCache(store, lease_s=30), tool()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar, cast
 
+from holdall.errors import ArgumentError
+
 T = TypeVar("T")
 
 
@@ -88,6 +90,8 @@ class SharedCalls(Generic[T]):
         if key not in self._calls:
             self._calls[key] = asyncio.ensure_future(self._made(key, call)), []
         task, waiting = self._calls[key]
+        if task is asyncio.current_task():
+            raise ArgumentError("a call asks for its own answer, for which it would wait for ever")
         waiting.append(None)
         try:
             return await asyncio.shield(task)

@@ -24,7 +24,8 @@ class StepRun(NamedTuple):
     """What a step gets.
 
     Attributes:
-        state: The session, to read and to change in place. It is the step's own until the step returns.
+        state: The session, to read and to change in place. It is the step's own until the step returns. Where an attempt fails, its
+            fields are put back as other objects: reach them through the state each time.
         name: The step's name.
         number: Its place in the run, from 1.
         key: The same for every attempt at this step of this session, on any worker: an idempotency key for its effects.
