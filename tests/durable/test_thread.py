@@ -488,7 +488,15 @@ async def test_the_tree(store: SessionStore) -> None:
 
 
 async def test_metadata_that_is_no_link_is_the_callers(store: SessionStore) -> None:
-    for held in (7, {"parent": 1}, {"parent": "p", "n_messages": 1, "base": "b", "at": "1", "generation": "g"}):
+    link = {"parent": "p", "n_messages": 1, "base": "b", "at": 1, "generation": "g"}
+    for held in (
+        7,
+        {"parent": 1},
+        link | {"at": "1"},
+        link | {"at": -1},
+        link | {"at": 2**70},
+        link | {"n_messages": -1},
+    ):
         state = holdall.SessionState(session_id=f"m-{os.urandom(4).hex()}", user_id="u", metadata={THREAD: held})
         await store.save(state)
         record = await store.store.read(state.session_id)

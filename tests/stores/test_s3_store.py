@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
@@ -183,3 +185,21 @@ async def test_records_are_put_as_the_caller_says(aws_server: Aws, bucket: Bucke
         for call in (wrong.read("k"), wrong.write("k", HEAD, expected=ABSENT, ttl_s=None), wrong.sweep()):
             with pytest.raises(StoreUnavailableError, match="NoSuchBucket"):
                 await call
+
+
+async def test_requests_that_wait_for_a_slot_are_not_made_when_their_call_is_cancelled():
+    """Nor is one made and left: that would be reported as never awaited."""
+    store = S3Store("bucket")
+    store._slots = asyncio.Semaphore(1)
+    made: list[int] = []
+
+    async def request(n: int) -> None:
+        made.append(n)
+        await asyncio.Event().wait()
+
+    calling = asyncio.ensure_future(store._each(functools.partial(request, n) for n in range(3)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    calling.cancel()
+    await asyncio.wait({calling})
+    assert made == [0]

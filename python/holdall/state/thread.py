@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 THREAD: Final = "holdall.thread"
 JOINED: Final = "holdall.joined"
 
+# More than any log has, and within the integers of every store.
+_MOST_ENTRIES: Final = 2**31
+
 ACTIVE: Final = "active"
 COMPLETED: Final = "completed"
 ABANDONED: Final = "abandoned"
@@ -44,7 +47,9 @@ def thread_link(state: SessionState) -> ThreadLink | None:
     except TypeError:
         return None
     kinds = (str, int, str, int, str)
-    return link if all(type(value) is kind for value, kind in zip(link, kinds, strict=True)) else None
+    if not all(type(value) is kind for value, kind in zip(link, kinds, strict=True)):
+        return None
+    return link if 0 <= link.at < _MOST_ENTRIES and link.n_messages >= 0 else None
 
 
 def set_thread_link(state: SessionState, link: ThreadLink) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdall.errors import ArgumentError
@@ -266,7 +267,7 @@ class S3Store(SwapStore[Rest]):
         elif before is None or before.tags != meta.tags or not entry:
             entry = word
             added = self._entry_names(key, meta.tags, word)
-            await self._each(self._put(name, b"") for name in added)
+            await self._each(functools.partial(self._put, name, b"") for name in added)
         data = encode(key, meta, entry, head, log, rev=word)
         condition = {"IfNoneMatch": "*"} if old is None else {"IfMatch": old.etag}
         try:
@@ -297,15 +298,18 @@ class S3Store(SwapStore[Rest]):
     async def _take_away(self, names: Sequence[str]) -> None:
         """Delete index entries, if that can be done: one that stays is checked by `find`, and freed by `sweep`."""
         try:
-            await self._each(self._link.request("delete_object", Bucket=self._bucket, Key=name) for name in names)
+            await self._each(
+                functools.partial(self._link.request, "delete_object", Bucket=self._bucket, Key=name) for name in names
+            )
         except Exception as error:
             if failure_of(error) is None:
                 raise
 
-    async def _each(self, calls: Iterable[Any]) -> list[Any]:
-        async def one(call: Any) -> Any:
+    async def _each(self, calls: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
+        async def one(call: Callable[[], Awaitable[Any]]) -> Any:
+            # made only where it is awaited: those that wait for a slot may be cancelled
             async with self._slots:
-                return await call
+                return await call()
 
         return list(await asyncio.gather(*(one(call) for call in calls)))
 
@@ -344,7 +348,9 @@ class S3Store(SwapStore[Rest]):
                 n_bytes = n_header
 
         return await self._swaps.call(
-            operation, lambda _sent: self._each(header(record) for record in records), is_repeatable=True
+            operation,
+            lambda _sent: self._each(functools.partial(header, record) for record in records),
+            is_repeatable=True,
         )
 
     async def _free(self, entry: Mapping[str, Any], header: Header) -> int:
