@@ -204,6 +204,18 @@ def test_items_are_summarised_too() -> None:
     assert built_in.tokens <= 300
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_summarizer_that_forgets_to_return_is_an_error_awaited_or_not(is_async: bool) -> None:
+    async def forgets(_: str) -> None:
+        return None
+
+    summarizer: Any = forgets if is_async else lambda _: None
+    items = [ContextItem("older_history", text(400, n), n) for n in range(5)]
+    packer = ContextWindowPacker(300, TOKENIZER, strategy="greedy", summarizer=summarizer)
+    with pytest.raises(SummarizerError, match="must return a str, not NoneType"):
+        asyncio.run(packer.apack([*items, ContextItem("current_turn", "And?", 9)]))
+
+
 def test_old_evidence_wins_by_relevance() -> None:
     """What the query asks for is in, however old; and the caller's own scores are heard."""
     fact = A("The harbour master of Valdivia is called Ignacia Paredes.")

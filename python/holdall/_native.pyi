@@ -512,7 +512,10 @@ class PackResult(Sequence[_T_co]):
 
     @property
     def tools(self) -> list[Any] | None:
-        """The tool schemas in the window, in the format that came in; None where none were given."""
+        """The tool schemas in the window, in the format that came in; None where none were given.
+
+        Empty where not one fits, or none came in: leave the argument out of the request then, providers refuse an empty list.
+        """
 
     @property
     def memo(self) -> str | None:

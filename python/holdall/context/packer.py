@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from holdall._native import ContextItem, Packer, PackResult
+from holdall.errors import SummarizerError
 
 _M = TypeVar("_M")
 
@@ -51,4 +52,7 @@ class ContextWindowPacker(Packer):
         if text is None or self.summarizer is None:
             return None
         answer = self.summarizer(text)
-        return await answer if isinstance(answer, Awaitable) else answer
+        answer = await answer if isinstance(answer, Awaitable) else answer
+        if answer is None:
+            raise SummarizerError("the summarizer must return a str, not NoneType")
+        return answer
