@@ -121,21 +121,29 @@ struct Counts {
 impl Counts {
     fn get(&self, counter: &dyn Counter, count: impl FnOnce() -> PyResult<u64>) -> PyResult<u64> {
         let id = counter.id();
+        if let Some(tokens) = self.known(id) {
+            return Ok(tokens);
+        }
+        let tokens = count()?;
+        self.keep(id, tokens);
+        Ok(tokens)
+    }
+
+    #[inline]
+    fn known(&self, id: u64) -> Option<u64> {
         if let Some((known, tokens)) = self.first.get()
             && *known == id
         {
-            return Ok(*tokens);
+            return Some(*tokens);
         }
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tokens)) = others.iter().find(|(known, _)| *known == id) {
-            return Ok(*tokens);
-        }
-        drop(others);
-        let tokens = count()?;
+        others.iter().find(|(known, _)| *known == id).map(|(_, tokens)| *tokens)
+    }
+
+    fn keep(&self, id: u64, tokens: u64) {
         if self.first.set((id, tokens)).is_err() {
             self.others.lock().unwrap_or_else(PoisonError::into_inner).push((id, tokens));
         }
-        Ok(tokens)
     }
 }
 
@@ -331,6 +339,17 @@ impl ContextItem {
             }
             Ok(total)
         })
+    }
+
+    /// The content, if it is one text whose tokens are not known.
+    pub(super) fn uncounted<'py>(&self, py: Python<'py>, counter: &dyn Counter) -> Option<&Bound<'py, PyString>> {
+        let content = self.content.bind(py).cast::<PyString>().ok()?;
+        (self.tokens.is_none() && self.counts.known(counter.id()).is_none()).then_some(content)
+    }
+
+    /// Keep the tokens of what `uncounted` gave.
+    pub(super) fn keep_count(&self, counter: &dyn Counter, tokens: u64) {
+        self.counts.keep(counter.id(), tokens);
     }
 
     /// The content as one text, parts joined by line breaks.

@@ -1,5 +1,6 @@
 //! The Python module `holdall._native`: one thin binding file per module, errors crossing in `error.rs` only.
 
+mod ahead;
 mod chat;
 mod error;
 mod held;

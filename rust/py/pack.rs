@@ -7,10 +7,11 @@ use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
+use super::ahead::{count_ahead, objects_of};
 use super::item::ContextItem;
 use super::late::{Open, Pending};
 use super::messages::{self, DEFAULT_CACHE_BYTES, Memory};
-use super::parallel::in_parallel;
+use super::parallel::{in_parallel, is_hard, timed};
 use super::request::Request;
 use super::result::{Inputs, PackResult, Packed};
 use super::score::Recency;
@@ -283,18 +284,32 @@ impl Packer {
     fn pack_many<'py>(slf: &Bound<'py, Self>, lists: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
         let it = slf.get();
+        let lists: Vec<_> = lists.try_iter()?.map(|list| objects_of(&list?)).collect::<PyResult<_>>()?;
+        count_ahead(py, &*it.counter, &lists)?;
+        let results = PyList::empty(py);
+        let add = |objects, packed| {
+            let mut result = it.result(py, objects, packed)?;
+            it.finish(py, &mut result)?;
+            results.append(result)
+        };
+        let mut rest = lists.iter();
+        while let Some(list) = rest.next() {
+            let Read { objects, items, forms } = it.read(py, list)?;
+            let (packed, took) = py.detach(|| timed(|| it.choose(items, forms)));
+            add(objects, packed?)?;
+            if is_hard(took, rest.len()) {
+                break;
+            }
+        }
         let (mut objects, mut inputs) = (Vec::new(), Vec::new());
-        for list in lists.try_iter()? {
-            let read = it.read(py, &list?)?;
+        for list in rest {
+            let read = it.read(py, list)?;
             objects.push(read.objects);
             inputs.push((read.items, read.forms));
         }
         let packed = py.detach(|| in_parallel(inputs, |(items, forms)| it.choose(items, forms)));
-        let results = PyList::empty(py);
         for (objects, packed) in objects.into_iter().zip(packed) {
-            let mut result = it.result(py, objects, packed?)?;
-            it.finish(py, &mut result)?;
-            results.append(result)?;
+            add(objects, packed?)?;
         }
         Ok(results)
     }
@@ -323,11 +338,7 @@ impl Packer {
     }
 
     fn read(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<Read> {
-        let objects = match (items.cast_exact::<PyTuple>(), items.cast::<PyList>()) {
-            (Ok(tuple), _) => tuple.clone(),
-            (_, Ok(list)) => list.to_tuple(),
-            _ => PyTuple::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
-        };
+        let objects = objects_of(items)?;
         let counter = &*self.counter;
         let settings = self.settings();
         // What fades once the range of turns is known: an object is visited only once.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -55,31 +55,39 @@ impl Seen {
         if text.len().ok()? < SHORTEST {
             return None;
         }
-        let mut held = match self.held.try_lock() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        let address = text.as_ptr() as usize;
-        if let Some(&(_, count)) = held.newer.get(&address) {
-            held.hits += 1;
-            return Some(count);
-        }
-        let (string, count) = held.older.remove(&address)?;
-        held.hits += 1;
-        let bytes = text.len().unwrap_or(0);
-        held.older_bytes = held.older_bytes.saturating_sub(bytes);
-        held.put(address, string, count, bytes);
-        Some(count)
+        self.at_once()?.get(text)
+    }
+
+    /// As `get` for each of many.
+    pub(super) fn get_all(&self, texts: &[Bound<'_, PyString>]) -> Vec<Option<u64>> {
+        let Some(mut held) = self.at_once() else { return vec![None; texts.len()] };
+        texts.iter().map(|text| held.get(text)).collect()
     }
 
     /// Keep the tokens of a string.
     pub(super) fn put(&self, text: &Bound<'_, PyString>, count: u64) {
-        let n = text.len().unwrap_or(0);
-        if (SHORTEST..GENERATION_BYTES).contains(&n)
-            && let Ok(mut held) = self.held.try_lock()
-        {
-            held.put(text.as_ptr() as usize, text.clone().unbind(), count, n);
+        if let Some(mut held) = self.at_once() {
+            held.keep(text, count);
+        }
+    }
+
+    /// Keep the tokens of many.
+    pub(super) fn put_all<'a, 'py: 'a>(&self, counted: impl ExactSizeIterator<Item = (&'a Bound<'py, PyString>, u64)>) {
+        if let Some(mut held) = self.at_once() {
+            let room = GENERATION.saturating_sub(held.newer.len());
+            held.newer.reserve(counted.len().min(room));
+            for (text, count) in counted {
+                held.keep(text, count);
+            }
+        }
+    }
+
+    /// What is held, unless another thread is at work here.
+    fn at_once(&self) -> Option<MutexGuard<'_, Held>> {
+        match self.held.try_lock() {
+            Ok(held) => Some(held),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -97,6 +105,29 @@ impl Seen {
 }
 
 impl Held {
+    #[inline]
+    fn get(&mut self, text: &Bound<'_, PyString>) -> Option<u64> {
+        let address = text.as_ptr() as usize;
+        if let Some(&(_, count)) = self.newer.get(&address) {
+            self.hits += 1;
+            return Some(count);
+        }
+        let (string, count) = self.older.remove(&address)?;
+        self.hits += 1;
+        let bytes = text.len().unwrap_or(0);
+        self.older_bytes = self.older_bytes.saturating_sub(bytes);
+        self.put(address, string, count, bytes);
+        Some(count)
+    }
+
+    #[inline]
+    fn keep(&mut self, text: &Bound<'_, PyString>, count: u64) {
+        let n = text.len().unwrap_or(0);
+        if (SHORTEST..GENERATION_BYTES).contains(&n) {
+            self.put(text.as_ptr() as usize, text.clone().unbind(), count, n);
+        }
+    }
+
     fn put(&mut self, address: usize, string: Py<PyString>, count: u64, bytes: usize) {
         if self.newer.len() >= GENERATION || self.newer_bytes + bytes > GENERATION_BYTES {
             self.older = std::mem::take(&mut self.newer);

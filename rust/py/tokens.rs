@@ -111,7 +111,7 @@ impl Tokenizer {
                 PyTypeError::new_err(format!("texts[{at}] must be str, not {}", kind_of(&error.into_inner())))
             })?);
         }
-        let mut counts: Vec<Option<u64>> = strings.iter().map(|text| self.seen.get(text)).collect();
+        let mut counts = self.seen.get_all(&strings);
         let unseen: Vec<usize> = (0..counts.len()).filter(|&at| counts[at].is_none()).collect();
         let held = unseen.iter().map(|&at| text_of(&strings[at])).collect::<PyResult<Vec<_>>>()?;
         let texts: Vec<&str> = held.iter().map(AsRef::as_ref).collect();
@@ -121,10 +121,10 @@ impl Tokenizer {
         } else {
             py.detach(|| tokens::count_many(counter, &texts))?
         };
-        for (&at, count) in unseen.iter().zip(afresh) {
-            self.seen.put(&strings[at], count);
+        for (&at, &count) in unseen.iter().zip(&afresh) {
             counts[at] = Some(count);
         }
+        self.seen.put_all(unseen.iter().map(|&at| &strings[at]).zip(afresh));
         Ok(counts.into_iter().flatten().collect())
     }
 

@@ -67,16 +67,18 @@ impl<S: Split> Bpe<S> {
 
     /// Tokens of `text`, or some number above `limit` as soon as that is sure.
     pub(super) fn count_up_to(&self, text: &[u8], limit: u64) -> u64 {
-        self.pieces.pool.with(|Room { cache, ends }| {
-            let (mut at, mut count) = (0, 0);
-            while at < text.len() && count <= limit {
-                for &end in ends.find::<S>(text, at, (limit - count).saturating_add(1)) {
-                    count += self.pieces.count(cache, text, at, end);
-                    at = end;
-                }
+        self.pieces.pool.with(|room| self.count_in(room, text, limit))
+    }
+
+    fn count_in(&self, Room { cache, ends }: &mut Room, text: &[u8], limit: u64) -> u64 {
+        let (mut at, mut count) = (0, 0);
+        while at < text.len() && count <= limit {
+            for &end in ends.find::<S>(text, at, (limit - count).saturating_add(1)) {
+                count += self.pieces.count(cache, text, at, end);
+                at = end;
             }
-            count
-        })
+        }
+        count
     }
 
     /// Call `found` with each piece and its tokens until it says to stop.
@@ -98,6 +100,13 @@ impl<S: Split> Bpe<S> {
 impl<S: Split> Counter for Bpe<S> {
     fn count(&self, text: &str) -> Result<u64> {
         Ok(self.count_up_to(text.as_bytes(), u64::MAX))
+    }
+
+    fn count_all(&self, texts: &[&str]) -> Result<Vec<u64>> {
+        Ok(self
+            .pieces
+            .pool
+            .with(|room| texts.iter().map(|text| self.count_in(room, text.as_bytes(), u64::MAX)).collect()))
     }
 
     fn fits(&self, text: &str, limit: u64) -> Result<bool> {

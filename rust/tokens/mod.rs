@@ -38,6 +38,14 @@ pub trait Counter: Send + Sync {
     /// `Error::Counter` when a caller's own counter failed.
     fn count(&self, text: &str) -> Result<u64>;
 
+    /// Tokens of each text, in order. A counter that shares what it keeps with other threads asks for it once.
+    ///
+    /// # Errors
+    /// As `count`: that of the first text that failed.
+    fn count_all(&self, texts: &[&str]) -> Result<Vec<u64>> {
+        texts.iter().map(|text| self.count(text)).collect()
+    }
+
     /// Whether `text` has at most `limit` tokens; may stop early.
     ///
     /// # Errors

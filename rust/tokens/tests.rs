@@ -292,3 +292,59 @@ proptest! {
         }
     }
 }
+
+/// Bytes, but for texts that cannot be counted; each says which it is.
+struct Bytes;
+
+impl super::Counter for Bytes {
+    fn count(&self, text: &str) -> crate::Result<u64> {
+        if text.starts_with('!') { Err(crate::Error::Counter(text.to_owned())) } else { Ok(text.len() as u64) }
+    }
+
+    fn cut(&self, _text: &str, _limit: u64) -> crate::Result<usize> {
+        Ok(0)
+    }
+
+    fn id(&self) -> u64 {
+        7
+    }
+}
+
+#[test]
+fn many_texts_count_as_each_alone() {
+    let counter = encoding("o200k_base").expect("it is embedded");
+    let remembering = super::Remembering::new(std::sync::Arc::clone(&counter));
+    let texts: Vec<String> = (0..3_000)
+        .map(|n| match n % 6 {
+            0 => String::new(),
+            1 => "a text that comes again and again, longer than what is counted each time".to_owned(),
+            2 => format!("{n} ").repeat(n % 900),
+            3 if n == 3 => "one long text, ".repeat(9_000),
+            _ => format!("text {n}"),
+        })
+        .collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let expected: Vec<u64> = texts.iter().map(|text| counter.count(text).expect("it counts")).collect();
+    for part in [&texts[..], &texts[..10], &texts[3..4], &[]] {
+        let from = if part.len() == 1 { 3 } else { 0 };
+        let expected = &expected[from..from + part.len()];
+        for counter in [&*counter, &remembering as &dyn super::Counter] {
+            assert_eq!(super::count_many(counter, part).as_deref(), Ok(expected));
+            assert_eq!(counter.count_all(part).as_deref(), Ok(expected));
+        }
+    }
+    let figures = remembering.figures();
+    assert!(figures.hits > figures.misses && figures.entries <= figures.misses, "{figures:?}");
+}
+
+#[test]
+fn the_first_text_that_fails_is_named() {
+    let mut texts = vec!["a text of some length".repeat(40); 2_000];
+    for at in [1_999, 700, 1_200] {
+        texts[at] = format!("!{at}");
+    }
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let first = Err(crate::Error::Counter("!700".to_owned()));
+    assert_eq!(super::count_many(&Bytes, &texts), first);
+    assert_eq!(super::count_many(&super::Remembering::new(std::sync::Arc::new(Bytes)), &texts), first);
+}
