@@ -172,6 +172,20 @@ async def test_what_was_kept_for_threads_that_are_gone_is_swept(store: SessionSt
     assert [key async for key in store.store.find(**{kept.COPY: "1"}) if root.session_id in key] == []
 
 
+async def test_what_was_kept_for_an_earlier_session_of_an_id_is_not_shown(store: SessionStore) -> None:
+    """As where a thread is brought from another store, under an id that a thread had here: it is said to lack its parent."""
+    root, other = await rooted(store, 2), await rooted(store, 2)
+    gone, fork = await root.fork(), await other.fork()
+    await edited(store, root, "edited")
+    assert await store.delete(gone.session_id)
+    brought = holdall.SessionState(session_id=gone.session_id, user_id="u-1", metadata=(await fork.load()).metadata)
+    await store.save(brought)
+    with pytest.raises(MissingParentError):
+        await gone.build_context()
+    await sweep(store)
+    assert words(await fork.build_context()) == ["m0", "m1"]
+
+
 async def test_a_copy_made_while_the_ancestor_is_cut_leads_on(store: SessionStore, monkeypatch: Any) -> None:
     """Two edits at once, of a parent and of its parent: neither is seen below, whoever looked first."""
     root = await rooted(store, 2)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdall.durable.kept import KEPT_OF
+from holdall.durable.kept import KEPT_LIFE, KEPT_OF
 from holdall.durable.keys import session_id_of, session_key
 from holdall.durable.sessions import NO_LOG, missing
 from holdall.durable.snapshot import PARENT
 from holdall.errors import ArgumentError, MissingParentError, ThreadCycleError, ThreadDepthError
 from holdall.state.log import MESSAGE
 from holdall.state.thread import ThreadLink
-from holdall.stores.chain import kept_key, link_of, read_chain
+from holdall.stores.chain import Link, kept_key, link_of, read_chain
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -119,11 +119,18 @@ def _check(session_id: str, records: list[Record], max_depth: int) -> None:
             continue
         if base is None and len(records) > max_depth:
             raise _too_deep(session_id, max_depth)
-        # A copy that was made of it stands for a base of any generation.
-        if base is None or (base.key == link.base and base.version.generation != link.generation):
+        if base is None or not _is_taken_over(base, link, record):
             raise _gone(_shown(record.key), _shown(link.base))
         if len(base.entries) < link.at:
             raise _gone(_shown(record.key), _shown(link.base))
+
+
+def _is_taken_over(base: Record, link: Link, taker: Record) -> bool:
+    """Whether it is the base that the link names, or the copy of it that was kept for the taker, also where the base is gone."""
+    if base.key == link.base:
+        return base.version.generation == link.generation
+    # What is kept for a copy is kept by those who made it. For a session of the id it may have been an earlier one.
+    return taker.key.startswith(kept_key("")) or base.tags.get(KEPT_LIFE) == link.generation
 
 
 def _shown(key: str) -> str:

@@ -33,6 +33,8 @@ CUTTING: Final = "cutting"
 _EMPTY: Final = Blob("json", b"{}")
 # The tag by which the copies of a record's log are found.
 KEPT_OF: Final = "kept_of"
+# Of which life of it: what was kept for an earlier session of an id is of another one.
+KEPT_LIFE: Final = "kept_life"
 # The tag by which all copies are found.
 COPY: Final = "kept_copy"
 
@@ -150,7 +152,7 @@ async def _lead_on(store: Store, base: Record, copy: str, onward: Link) -> None:
 
 
 def _tags(base: Record, copy: str, onward: Link | None) -> dict[str, str]:
-    tags = {"user_id": base.tags.get("user_id", ""), KEPT_OF: base.key, COPY: "1"}
+    tags = {"user_id": base.tags.get("user_id", ""), KEPT_OF: base.key, KEPT_LIFE: base.version.generation, COPY: "1"}
     return tags if onward is None else tags | link_tags(copy, onward)
 
 

@@ -48,6 +48,8 @@ def open(  # noqa: A001 - `holdall.open` is the public name
 ) -> SessionStore:
     """Return the session store behind a URL. It connects on first use; no server is needed to construct it.
 
+    Its connections are of the event loop of that use. In a later loop, once that one has ended, it connects anew.
+
     `async with holdall.open(url) as store` closes it at the end; without `async with`, call `await store.aclose()`.
 
     Args:
