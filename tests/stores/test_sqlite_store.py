@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import random
@@ -12,10 +13,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdall.errors import ArgumentError, DecodeError, NewerStateError, StoreUnavailableError
+from holdall.errors import ArgumentError, DecodeError, NewerStateError, OutcomeUnknownError, StoreUnavailableError
 from holdall.stores.base import ABSENT, Blob, Entry, Store
 from holdall.stores.sql import migrations
 from holdall.stores.sqlite import SqliteStore
@@ -144,6 +146,30 @@ async def test_a_held_file_is_waited_for_and_then_given_up(tmp_path: Path):
     holder.close()
     assert (await store.write("k", HEAD, expected=None, ttl_s=None)).number == 2
     await store.aclose()
+
+
+async def test_a_commit_that_could_not_be_synced_is_an_unknown_outcome(tmp_path: Path):
+    """Its frames may be in the log of the file, and be found after a crash; the next call opens the file anew."""
+    async with contextlib.aclosing(SqliteStore(tmp_path / "s.db")) as store:
+        version = await store.write("k", Blob("t", b"1"), expected=ABSENT, ttl_s=None)
+        connection = store._file._connections[True]
+
+        class Failing:
+            in_transaction = property(lambda _: connection.in_transaction)
+            close = connection.close
+
+            def execute(self, sql: str, *args: Any) -> Any:
+                if sql == "COMMIT":
+                    raise sqlite3.OperationalError("disk I/O error")
+                return connection.execute(sql, *args)
+
+            def executemany(self, sql: str, *args: Any) -> Any:
+                return connection.executemany(sql, *args)
+
+        store._file._connections[True] = Failing()  # type: ignore[assignment]
+        with pytest.raises(OutcomeUnknownError, match="disk I/O error"):
+            await store.write("k", Blob("t", b"2"), expected=version, ttl_s=None)
+        assert (await store.write("k", Blob("t", b"3"), expected=version, ttl_s=None)).number == 2
 
 
 async def test_case_23_expired_rows_are_absent_before_they_are_swept(tmp_path: Path):
@@ -282,6 +308,7 @@ _SETUP = """
 import sqlite3, sys, os, signal
 from holdall.stores import sqlite_file
 from pathlib import Path
+from typing import Any
 n, left = int(sys.argv[2]), len(sqlite_file.migrations("sqlite"))
 def dying(sql, real=sqlite_file._statements):
     global n, left

@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from holdall.errors import ClosedError, NewerStateError, StoreUnavailableError
+from holdall.stores import lost
 from holdall.stores.sql import Migration, migrations
 
 _T = TypeVar("_T")
 # Full jitter between these: SQLite's own handler sleeps up to 100 ms, which starves one of eight writers.
 _BACKOFF_S = 0.001
 _MOST_BACKOFF_S = 0.025
+
+
+class _Unsettled(Exception):  # noqa: N818 - no error of its own: the file could not be synced
+    """A commit may stand in the file, though it could not be synced: who opens it after a crash may find it whole."""
 
 
 class SqliteFile:
@@ -142,6 +147,11 @@ class SqliteFile:
         for backoff_s in _backoffs():
             try:
                 return attempt()
+            except _Unsettled as error:
+                self._disconnect(writes)
+                if not writes:
+                    raise self._unavailable(operation, error) from error
+                raise lost.unknown("sqlite", operation, error.__cause__ or error, is_repeatable=False) from error
             except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
                 if not _is_busy(error) or time.monotonic() >= ends:
                     if not _is_busy(error):
@@ -221,14 +231,18 @@ def _is_busy(error: Exception) -> bool:
 
 
 def in_transaction(db: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], _T]) -> _T:
-    """Run `work` between BEGIN and COMMIT; nothing is left of it if it raises."""
+    """Run `work` between BEGIN and COMMIT; nothing is left of it if it raises, but for what `_Unsettled` says."""
     db.execute(begin)
+    is_ending = False
     try:
         result = work(db)
+        is_ending = True
         db.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if db.in_transaction:
             db.execute("ROLLBACK")
+        if is_ending and isinstance(error, sqlite3.Error) and "I/O error" in str(error):
+            raise _Unsettled(str(error)) from error
         raise
     return result
 
