@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 import sqlite3
 import time
@@ -308,9 +309,7 @@ class SqliteStore:
 
     async def migrate(self, *, dry_run: bool = False) -> list[str]:
         """Bring the file to this version's schema; return the names of the migrations applied, or due with `dry_run`."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._file.executor(writes=True), self._file.migrate, dry_run
-        )
+        return await self._file.hop(functools.partial(self._file.migrate, dry_run=dry_run), writes=True)
 
     async def aclose(self) -> None:
         """Close the file once the calls under way have ended."""

@@ -10,7 +10,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,6 +17,7 @@ from typing import Any, Literal, TypeVar
 from holdall.errors import ClosedError, NewerStateError, StoreUnavailableError
 from holdall.stores import lost
 from holdall.stores.sql import Migration, migrations
+from holdall.stores.worker import Worker
 
 _T = TypeVar("_T")
 # Full jitter between these: SQLite's own handler sleeps up to 100 ms, which starves one of eight writers.
@@ -42,11 +42,11 @@ class SqliteFile:
         self._busy_timeout_s = busy_timeout_s
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._executors: dict[bool, ThreadPoolExecutor] = {}
+        self._workers: dict[bool, Worker] = {}
         self._connections: dict[bool, sqlite3.Connection] = {}
         self._is_closed = False
 
-    def executor(self, *, writes: bool) -> ThreadPoolExecutor:
+    def worker(self, *, writes: bool) -> Worker:
         """Return the thread of the writer or of the reader.
 
         Raises:
@@ -57,22 +57,22 @@ class SqliteFile:
                 raise ClosedError("this SqliteStore was closed; make a new one")
             if self._pid != os.getpid():
                 # the parent's threads do not exist here, and its connections must not be used or closed here
-                self._pid, self._executors, self._connections = os.getpid(), {}, {}
-            if writes not in self._executors:
-                name = "holdall-sqlite-write" if writes else "holdall-sqlite-read"
-                self._executors[writes] = ThreadPoolExecutor(1, thread_name_prefix=name)
-            return self._executors[writes]
+                self._pid, self._workers, self._connections = os.getpid(), {}, {}
+            if writes not in self._workers:
+                self._workers[writes] = Worker("holdall-sqlite-write" if writes else "holdall-sqlite-read")
+            return self._workers[writes]
 
     def close(self) -> None:
-        """Wait for the calls under way, then close the connections in their own threads. Idempotent."""
+        """Wait for the calls under way, then close the connections. Idempotent."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-            executors, self._executors = self._executors, {}
-        for writes, executor in executors.items():
-            executor.submit(self._disconnect, writes)
-            executor.shutdown(wait=True)
+            workers, self._workers = self._workers, {}
+        for writes, worker in workers.items():
+            worker.close()
+            # nobody uses it any more
+            self._disconnect(writes)
 
     async def call(
         self,
@@ -84,20 +84,22 @@ class SqliteFile:
     ) -> _T:
         """Run `work` in one transaction, in the thread of the writer or of the reader; see `run`.
 
-        A third of a hop is what `run_in_executor` does so that cancelling the call takes it off the queue. Here it stays,
-        as a write does that is under way: neither says that it did not happen.
+        A call that is cancelled stays on the queue, as a write does that is under way: neither says that it did not happen.
         """
+        return await self.hop(functools.partial(self.run, operation, work, writes, look), writes=writes)
+
+    async def hop(self, run: Callable[[], _T], *, writes: bool) -> _T:
+        """Run something in the thread of the writer or of the reader."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
-        run = functools.partial(self.run, operation, work, writes, look)
-        self.executor(writes=writes).submit(_answer, loop, future, run)
+        self.worker(writes=writes).put(functools.partial(_answer, loop, future, run))
         return await future
 
     def run(
         self,
         operation: str,
         work: Callable[[sqlite3.Connection], _T],
-        writes: bool,  # noqa: FBT001 - run_in_executor passes positions
+        writes: bool,  # noqa: FBT001 - partial passes positions
         look: Callable[[sqlite3.Connection], _T | None] | None = None,
     ) -> _T:
         """Run `work` in one transaction, in the thread this is called in; nothing is left of it if it raises.
@@ -123,7 +125,7 @@ class SqliteFile:
 
         return self._trying(operation, attempt, writes=writes)
 
-    def migrate(self, dry_run: bool = False) -> list[str]:  # noqa: FBT001, FBT002 - run_in_executor passes positions
+    def migrate(self, *, dry_run: bool = False) -> list[str]:
         """Apply the migrations that are due; return their names."""
         if dry_run:
             return self._trying("migrate", lambda: [m.name for m in self._due_without_opening()], writes=True)
