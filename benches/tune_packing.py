@@ -43,7 +43,7 @@ DEFAULTS: Settings = {
     "alpha": 0.25,
     "recency": "relative 2",
     "recency_floor": 0.6,
-    "related_recency_floor": 1.0,
+    "related_recency_floor": 0.98,
     "relevance_floor": 0.005,
     "power": 2.0,
     "near": 1.0,
@@ -57,7 +57,7 @@ GRID: dict[str, list[Any]] = {
     "alpha": [0.0, 0.125, 0.375, 0.5],
     "recency": ["none", "relative 1", "half-life 20"],
     "recency_floor": [0.0, 0.25, 0.8, 1.0],
-    "related_recency_floor": [0.6, 0.8, 0.9],
+    "related_recency_floor": [0.6, 0.8, 0.9, 1.0],
     "relevance_floor": [0.0, 0.001, 0.01, 0.02, 0.05],
     "power": [1.0, 1.5, 2.5, 3.0],
     "near": [0.0, 0.5, 0.75, 1.25, 1.5],
@@ -67,8 +67,8 @@ GRID: dict[str, list[Any]] = {
     "fidelity": [0.4, 0.55, 0.85],
     "fidelity_power": [0.5, 1.0],
 }
-FUSED_DEFAULTS: Settings = {"fusion": 0.25}
-FUSED_GRID: dict[str, list[Any]] = {"fusion": [0.0, 0.125, 0.5, 1.0, 2.0]}
+FUSED_DEFAULTS: Settings = {"fusion": 0.25, "nearness": 0.15}
+FUSED_GRID: dict[str, list[Any]] = {"fusion": [0.0, 0.125, 0.5, 1.0, 2.0], "nearness": [0.0, 0.1, 0.2, 0.3]}
 STEMMING = "stemming"
 RECENCIES = {
     "none": Recency.none(),

@@ -229,6 +229,26 @@ def test_old_evidence_wins_by_relevance() -> None:
     assert 40 in indices(result)
 
 
+def test_of_two_that_say_the_same_the_newer_is_kept() -> None:
+    """Age takes next to nothing from what the query asks for, but it decides between equals."""
+    first, second = A("The door of the depot opens with 4711."), A("The door of the depot opens with 4812.")
+    messages = [
+        S(),
+        U("Hello."),
+        *long_talk(20),
+        first,
+        *long_talk(20),
+        second,
+        *long_talk(20),
+        U("Open the depot door."),
+    ]
+    old, new = messages.index(first), messages.index(second)
+    windows = [indices(pack(messages, budget)) for budget in range(40, 200, 10)]
+    assert any(new in kept and old not in kept for kept in windows)
+    assert not any(old in kept and new not in kept for kept in windows)
+    assert old in windows[-1]
+
+
 def test_stable_sends_the_same_beginning_again() -> None:
     """As long as it fits, the window only grows; a memo does as well as the result; a cut leaves room to grow."""
     packer = ContextWindowPacker(2_000, TOKENIZER, strategy="stable")
