@@ -399,7 +399,7 @@ async def test_a_join_brings_all_that_was_acknowledged(store: SessionStore) -> N
             await fork.append(said(f"f{n_acknowledged}"))
             n_acknowledged += 1
             is_at_work.set()
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.03)  # the join has six attempts, each of them a few ms on a busy machine
 
     working = asyncio.ensure_future(worker())
     await is_at_work.wait()
