@@ -278,6 +278,9 @@ pub struct Quantiser {
     shift: i32,
 }
 
+/// Below this every number is one of `i64` too.
+const SIGNED: f64 = (1_u64 << 62) as f64;
+
 /// Bits that a total may take: an `f64` holds integers of 53 bits exactly; one bit is left for rounding up.
 const TOTAL_BITS: i32 = 52;
 
@@ -295,9 +298,15 @@ impl Quantiser {
 
     /// The value in units, rounded to nearest; 0 for what is not a positive number.
     #[must_use]
+    #[inline]
     pub fn units(self, value: f64) -> u64 {
         // A float to integer cast saturates, and sends NaN to 0. Rounding by hand, since `round` is a call.
         let scaled = value * power_of_two(self.shift);
+        if (0.0..SIGNED).contains(&scaled) {
+            // One instruction, as the cast to an unsigned number is not.
+            let whole = scaled as i64;
+            return whole.unsigned_abs() + u64::from(scaled - whole as f64 >= 0.5);
+        }
         let whole = scaled as u64;
         whole.saturating_add(u64::from(scaled - whole as f64 >= 0.5))
     }

@@ -147,6 +147,43 @@ def test_any_run_of_changes_to_two_conversations_is_seen(changes: list[tuple[Any
         assert seen(packer, messages) == seen(ContextWindowPacker(300, TOKENIZER), copy.deepcopy(messages))
 
 
+def test_new_parts_where_old_ones_lay_are_seen() -> None:
+    """A dict that is let go of leaves its address to the next one, and a list to whatever is as large."""
+    messages = conversation()
+    packer = ContextWindowPacker(10_000, TOKENIZER)
+    parts, calls = messages[-1]["content"], messages[2]["tool_calls"]
+    for n in range(40):
+        packer.pack_messages(messages)
+        del parts[0]
+        parts.insert(0, {"type": "text", "text": f"part {n} " * (n % 7 + 1)})
+        arguments = {"name": "look", "arguments": "{" + f'"n": {n}' + "}"}
+        calls[0] = {"id": "c0", "type": "function", "function": arguments}
+        assert seen(packer, messages) == seen(ContextWindowPacker(10_000, TOKENIZER), copy.deepcopy(messages))
+
+
+def test_a_change_that_is_taken_back_changes_nothing() -> None:
+    messages = conversation()
+    packer = ContextWindowPacker(10_000, TOKENIZER)
+    before = seen(packer, messages)
+    for change in (lambda: messages[1].update(name="Ada"), lambda: messages[-1]["content"].append({"type": "text"})):
+        change()
+    packer.pack_messages(messages[:1])
+    del messages[1]["name"], messages[-1]["content"][-1]
+    assert seen(packer, messages) == before
+
+
+def test_the_list_of_the_caller_and_the_result_are_apart() -> None:
+    """What fits as it is may be kept as one tuple; a list that changes later must not reach it."""
+    messages = conversation()
+    packer = ContextWindowPacker(10_000, TOKENIZER)
+    result = packer.pack_messages(messages)
+    given = list(messages)
+    del messages[3:]
+    assert list(result) == result.messages == given
+    assert all(one is other for one, other in zip(result, given, strict=True))
+    assert list(packer.pack_messages(tuple(given))) == given
+
+
 def test_what_is_asked_beside_the_messages_is_seen() -> None:
     messages = conversation()
     asked: list[dict[str, Any]] = [

@@ -309,6 +309,33 @@ def test_a_changed_tool_is_seen() -> None:
     assert fit_tools([tool], 1000).tokens > before
 
 
+def test_any_change_deep_in_a_tool_is_seen() -> None:
+    """A list that stands as it did is known as a whole; what is changed, swapped or put where another lay is not."""
+    tools = [openai(f"tool{n}", place={"type": "string", "enum": ["here", "there"]}) for n in range(4)]
+
+    def deepen() -> None:
+        properties(tools[1])["place"]["enum"].append("nowhere")
+
+    def rename() -> None:
+        tools[2]["function"]["name"] = "other"
+
+    def renew() -> None:
+        properties(tools[0])["place"] = {"type": "string", "enum": ["up", "down"]}
+
+    def swap() -> None:
+        tools[0], tools[3] = tools[3], tools[0]
+
+    def properties(tool: dict[str, Any]) -> Any:
+        return tool["function"]["parameters"]["properties"]
+
+    for change in (deepen, rename, renew, swap, deepen, renew, tools.pop, renew):
+        for budget in (60, 150, 1_000):
+            fresh = fit_tools(copy.deepcopy(tools), budget)
+            again = fit_tools(tools, budget)
+            assert (again.tools, again.tokens, again.kept) == (fresh.tools, fresh.tokens, fresh.kept)
+        change()
+
+
 def test_shortened_tools_belong_to_the_caller() -> None:
     """Changing a result changes neither the input nor the next result."""
     tools = [openai("f", x={"type": "string", "description": PROSE})]

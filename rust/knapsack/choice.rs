@@ -25,8 +25,7 @@ pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits)
     let room = checked_budget(budget)?;
     let mut forms = Forms::new(classes, budget);
     let steps = std::mem::take(&mut forms.steps);
-    let mut outcome = solve(&forms, steps, classes.len(), room, limits);
-    outcome.bound += forms.free_value;
+    let outcome = solve(&forms, steps, classes.len(), room, limits);
     let mut picks: Vec<Option<u32>> = Vec::with_capacity(classes.len());
     for (class, &taken) in outcome.taken.iter().enumerate() {
         picks.push(forms.after(class, taken).and_then(|form| form.pick));
@@ -34,7 +33,7 @@ pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits)
     for &(class, form) in &outcome.changes {
         picks[class as usize] = forms.all.get(form as usize).and_then(|form| form.pick);
     }
-    Ok(finish(classes, budget, picks, &outcome, partners(classes, &outcome.varied)))
+    Ok(finish(classes, budget, picks, &outcome, forms.free_value, partners(classes, &outcome.varied)))
 }
 
 fn heaviest(class: &[Candidate]) -> u64 {
@@ -85,7 +84,8 @@ impl Forms {
         for (index, class) in classes.iter().enumerate() {
             sorted.clear();
             sorted.push(Form { weight: 0, value: 0, pick: None });
-            let affordable = class.as_ref().iter().enumerate().filter(|(_, one)| one.weight <= budget);
+            // From the back, since the lightest mostly stands last.
+            let affordable = class.as_ref().iter().enumerate().rev().filter(|(_, one)| one.weight <= budget);
             sorted.extend(affordable.map(|(option, one)| Form {
                 weight: one.weight,
                 value: one.value,
@@ -98,8 +98,12 @@ impl Forms {
 
     /// Add the forms of one class.
     fn push(&mut self, class: usize, sorted: &mut [Form]) {
-        // Stable, so that among equal forms the fullest stays first and the others are dominated by it.
-        sorted.sort_by(|a, b| a.weight.cmp(&b.weight).then(b.value.cmp(&a.value)));
+        // Among equal forms the fullest stays first, and the others are dominated by it.
+        let in_order =
+            |a: &Form, b: &Form| a.weight.cmp(&b.weight).then(b.value.cmp(&a.value)).then(a.pick.cmp(&b.pick));
+        if !sorted.is_sorted_by(|a, b| a.weight < b.weight) {
+            sorted.sort_unstable_by(in_order);
+        }
         let (first, first_corner) = (self.all.len(), self.corners.len());
         for &form in &*sorted {
             if self.all[first..].last().is_some_and(|last| last.value >= form.value) {
@@ -139,6 +143,15 @@ fn is_below(a: Form, b: Form, c: Form) -> bool {
 }
 
 impl Classes for Forms {
+    fn is_all_steps(&self, class: u32) -> bool {
+        let class = class as usize;
+        let count = |ends: &[u32]| {
+            let first = class.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+            ends.get(class).copied().unwrap_or(first) - first
+        };
+        count(&self.ends) == count(&self.corner_ends)
+    }
+
     fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move> {
         let class = class as usize;
         let base = self.after(class, taken);

@@ -10,8 +10,8 @@
 
 use std::time::Instant;
 
-use super::Limits;
 use super::order::{Order, Side, Step};
+use super::{Candidate, Limits};
 
 /// A change of one class from its form at the break to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub(super) struct Move {
 pub(super) trait Classes {
     /// All undominated forms of `class` but the one after `taken` of its steps, relative to that one.
     fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move>;
+
+    /// Whether every undominated form of `class` ends one of its steps.
+    fn is_all_steps(&self, class: u32) -> bool;
 }
 
 /// What the search found.
@@ -36,7 +39,9 @@ pub(super) struct Outcome {
     pub changes: Vec<(u32, u32)>,
     /// The classes that were allowed to vary.
     pub varied: Vec<u32>,
-    /// The value that no choice exceeds, counted in steps from none taken.
+    /// Weight and value of the choice, counted in steps from none taken.
+    pub total: Candidate,
+    /// The value that no choice exceeds, counted so too.
     pub bound: u64,
     /// Whether the choice is proven.
     pub is_proven: bool,
@@ -60,7 +65,8 @@ pub(super) fn solve<P: Classes>(
             taken[step.class as usize] += 1;
             value += step.value.unsigned_abs();
         }
-        return Outcome { taken, changes: vec![], varied: vec![], bound: value, is_proven: true, states: 0 };
+        let total = Candidate { weight: weight.unsigned_abs(), value };
+        return Outcome { taken, changes: vec![], varied: vec![], total, bound: value, is_proven: true, states: 0 };
     }
     let (order, at) = Order::new(steps, budget);
     let (before, after) = order.around(at);
@@ -85,12 +91,11 @@ pub(super) fn solve<P: Classes>(
         states,
         spare: [Vec::with_capacity(USUAL_STATES), Vec::with_capacity(USUAL_STATES)],
         nodes: Vec::with_capacity(4 * USUAL_STATES),
-        best: 0,
-        best_trace: NO_TRACE,
+        best: State { weight: 0, value: 0, trace: NO_TRACE },
         looked_at: 1,
         varied: Vec::new(),
     };
-    search.run(value, limits)
+    search.run(Move { weight, value, form: 0 }, limits)
 }
 
 /// A partial choice: the weight and value by which it differs from the break.
@@ -129,8 +134,8 @@ struct Search<'a, P> {
     states: Vec<State>,
     spare: [Vec<State>; 2],
     nodes: Vec<Node>,
-    best: i64,
-    best_trace: u32,
+    /// The best choice found.
+    best: State,
     looked_at: u64,
     varied: Vec<u32>,
 }
@@ -168,7 +173,7 @@ impl Slopes {
 }
 
 impl<P: Classes> Search<'_, P> {
-    fn run(mut self, break_value: i64, limits: Limits) -> Outcome {
+    fn run(mut self, at_break: Move, limits: Limits) -> Outcome {
         let mut open_gain = None;
         let mut moves = Vec::new();
         let mut idle_sides = 0;
@@ -191,11 +196,16 @@ impl<P: Classes> Search<'_, P> {
             }
             side = side.other();
         }
-        let gain = open_gain.unwrap_or(self.best);
+        let gain = open_gain.unwrap_or(self.best.value);
+        let total = Candidate {
+            weight: (at_break.weight + self.best.weight).unsigned_abs(),
+            value: (at_break.value + self.best.value).unsigned_abs(),
+        };
         Outcome {
             changes: self.changes(),
-            bound: (break_value + gain).unsigned_abs(),
-            is_proven: gain == self.best,
+            total,
+            bound: (at_break.value + gain).unsigned_abs(),
+            is_proven: gain == self.best.value,
             taken: self.taken,
             varied: self.varied,
             states: self.looked_at,
@@ -219,14 +229,18 @@ impl<P: Classes> Search<'_, P> {
                 if is_done[class] {
                     return false;
                 }
-                problem.moves(step.class, taken[class]).any(|one| side.has(one) && relevance.allows(one, *best))
+                if problem.is_all_steps(step.class) {
+                    // The loss of a move is that of the steps on its way, so the first of them tells.
+                    return relevance.allows(side.change(step), best.value);
+                }
+                problem.moves(step.class, taken[class]).any(|one| side.has(one) && relevance.allows(one, best.value))
             })?;
             let class = step.class as usize;
             if std::mem::replace(&mut is_done[class], true) {
                 continue;
             }
             moves.clear();
-            moves.extend(problem.moves(step.class, taken[class]).filter(|&one| relevance.allows(one, *best)));
+            moves.extend(problem.moves(step.class, taken[class]).filter(|&one| relevance.allows(one, best.value)));
             if !moves.is_empty() {
                 return Some(step.class);
             }
@@ -291,9 +305,8 @@ impl<P: Classes> Search<'_, P> {
             let room = self.room - state.weight;
             if has_moved {
                 let trace = self.nodes.len() as u32;
-                if room >= 0 && state.value > self.best {
-                    self.best = state.value;
-                    self.best_trace = trace;
+                if room >= 0 && state.value > self.best.value {
+                    self.best = State { trace, ..state };
                 } else if !self.is_hopeful(state, slopes) {
                     continue;
                 }
@@ -309,7 +322,7 @@ impl<P: Classes> Search<'_, P> {
 
     /// Whether completing `state` can be worth more than the best choice found.
     fn is_hopeful(&self, state: State, slopes: Slopes) -> bool {
-        slopes.worth(self.room - state.weight) >= (self.best + 1 - state.value) as f64
+        slopes.worth(self.room - state.weight) >= (self.best.value + 1 - state.value) as f64
     }
 
     /// What the states that are left could still come to.
@@ -319,13 +332,13 @@ impl<P: Classes> Search<'_, P> {
             state.value.saturating_add(worth.floor() as i64)
         });
         let relaxed = (self.relevance.gain + self.relevance.tolerance).floor() as i64;
-        completed.max().unwrap_or(self.best).min(relaxed).max(self.best)
+        completed.max().unwrap_or(self.best.value).min(relaxed).max(self.best.value)
     }
 
     /// The classes in which the best choice differs from the break.
     fn changes(&self) -> Vec<(u32, u32)> {
         let mut changes = Vec::new();
-        let mut trace = self.best_trace;
+        let mut trace = self.best.trace;
         while let Some(node) = self.nodes.get(trace as usize) {
             changes.push((node.class, node.form));
             trace = node.parent;

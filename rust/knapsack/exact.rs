@@ -13,9 +13,8 @@ use crate::Result;
 /// `Error::Argument` if the values add up to more than 2^53, or a budget of more than 2^53 does not hold everything.
 pub fn zero_one(candidates: &[Candidate], budget: u64, limits: Limits) -> Result<Solution> {
     let bound = checked_total(candidates.iter().map(|one| one.value))?;
-    let weight: u128 = candidates.iter().map(|one| u128::from(one.weight)).sum();
-    if weight <= u128::from(budget) {
-        let weight = weight as u64;
+    let weight = candidates.iter().fold(0_u64, |sum, one| sum.saturating_add(one.weight));
+    if weight <= budget && weight < u64::MAX {
         return Ok(Solution { picks: vec![Some(0); candidates.len()], weight, value: bound, bound, states: 0 });
     }
     let room = checked_budget(budget)?;
@@ -30,16 +29,17 @@ pub fn zero_one(candidates: &[Candidate], budget: u64, limits: Limits) -> Result
     );
     let mut outcome = solve(&Whole(candidates), steps, candidates.len(), room, limits);
     let mut picks: Vec<Option<u32>> = Vec::with_capacity(candidates.len());
+    let mut free = 0;
     for (one, &taken) in candidates.iter().zip(&outcome.taken) {
         let is_free = one.weight == 0;
-        outcome.bound += if is_free { one.value } else { 0 };
+        free += if is_free { one.value } else { 0 };
         picks.push((taken > 0 || is_free).then_some(0));
     }
     for &(index, form) in &outcome.changes {
         picks[index as usize] = (form == TAKEN).then_some(0);
     }
     let varied = std::mem::take(&mut outcome.varied);
-    Ok(finish(candidates, budget, picks, &outcome, varied))
+    Ok(finish(candidates, budget, picks, &outcome, free, varied))
 }
 
 const TAKEN: u32 = 0;
@@ -48,6 +48,10 @@ const LEFT: u32 = 1;
 struct Whole<'a>(&'a [Candidate]);
 
 impl Classes for Whole<'_> {
+    fn is_all_steps(&self, _class: u32) -> bool {
+        true
+    }
+
     fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move> {
         self.0.get(class as usize).into_iter().map(move |one| {
             let (weight, value) = (one.weight.cast_signed(), one.value.cast_signed());

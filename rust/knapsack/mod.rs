@@ -131,16 +131,19 @@ fn totals<C: AsRef<[Candidate]>>(classes: &[C], picks: &[Option<u32>]) -> Candid
 
 /// What both front ends do with a choice: the textbook rule's where that is worth more, then settled.
 ///
-/// `varied` are the classes that may have to trade forms.
+/// `free` is the value of what weighs nothing, which the outcome does not count; `varied` are the classes that may have
+/// to trade forms.
 fn finish<C: AsRef<[Candidate]>>(
     classes: &[C],
     budget: u64,
     mut picks: Vec<Option<u32>>,
     outcome: &Outcome,
+    free: u64,
     varied: Vec<u32>,
 ) -> Solution {
-    let mut total = totals(classes, &picks);
-    let bound = if outcome.is_proven { total.value } else { outcome.bound };
+    let mut total = Candidate { weight: outcome.total.weight, value: outcome.total.value + free };
+    debug_assert_eq!(total, totals(classes, &picks), "what the search says of its choice");
+    let bound = if outcome.is_proven { total.value } else { outcome.bound + free };
     let mut movable = varied;
     if !outcome.is_proven {
         let simple = greedy(classes, budget);

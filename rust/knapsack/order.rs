@@ -61,6 +61,12 @@ impl Side {
         }
     }
 
+    /// What making a step on this side changes.
+    pub fn change(self, step: &Step) -> Move {
+        let sign = if self == Self::Taken { -1 } else { 1 };
+        Move { weight: sign * step.weight, value: sign * step.value, form: 0 }
+    }
+
     /// Whether a class whose next step is on this side would make this move.
     pub fn has(self, change: Move) -> bool {
         match self {

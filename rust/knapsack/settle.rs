@@ -117,15 +117,15 @@ pub(super) fn partners<C: AsRef<[Candidate]>>(classes: &[C], varied: &[u32]) -> 
     let mut has_trade = [0_u64; 256];
     let bit = |hash: u64| (((hash >> 56) & 255) as usize, 1_u64 << ((hash >> 50) & 63));
     for class in varied.iter().filter_map(|&index| classes.get(index as usize)) {
-        for hash in trade_hashes(class.as_ref()) {
+        any_trade(class.as_ref(), |hash| {
             let (word, mask) = bit(hash);
             has_trade[word] |= mask;
-        }
+            false
+        });
     }
     let mut found: Vec<u32> = varied.to_vec();
     for (index, class) in (0..).zip(classes) {
-        let mut hashes = trade_hashes(class.as_ref());
-        if hashes.any(|hash| {
+        if any_trade(class.as_ref(), |hash| {
             let (word, mask) = bit(hash);
             has_trade[word] & mask != 0
         }) {
@@ -135,17 +135,22 @@ pub(super) fn partners<C: AsRef<[Candidate]>>(classes: &[C], varied: &[u32]) -> 
     found
 }
 
-/// A hash of every trade between two forms of a class, or a form and nothing.
-fn trade_hashes(class: &[Candidate]) -> impl Iterator<Item = u64> {
-    class.iter().enumerate().flat_map(move |(index, fuller)| {
-        let shorter = class.get(index + 1..).unwrap_or_default().iter().copied().chain([Candidate::default()]);
-        shorter.map(|shorter| {
-            // The multiplier is 2^64 over the golden ratio.
-            let weight = fuller.weight.wrapping_sub(shorter.weight);
-            let value = fuller.value.wrapping_sub(shorter.value);
-            (weight.wrapping_mul(31) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        })
-    })
+/// Whether a hash of any trade between two forms of a class, or a form and nothing, is wanted.
+#[inline]
+fn any_trade(class: &[Candidate], mut is_wanted: impl FnMut(u64) -> bool) -> bool {
+    let mut rest = class;
+    while let Some((fuller, shorter)) = rest.split_first() {
+        // The multiplier is 2^64 over the golden ratio.
+        let hash = |weight: u64, value: u64| (weight.wrapping_mul(31) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut hashes = shorter
+            .iter()
+            .map(|one| hash(fuller.weight.wrapping_sub(one.weight), fuller.value.wrapping_sub(one.value)));
+        if is_wanted(hash(fuller.weight, fuller.value)) || hashes.any(&mut is_wanted) {
+            return true;
+        }
+        rest = shorter;
+    }
+    false
 }
 
 /// All trades of the movable classes: (trade, class, whether the class has the fuller form).

@@ -3,7 +3,7 @@
 use crate::{Result, score};
 
 use super::density::fill_by_density;
-use super::purchase::{Limits, Offers};
+use super::purchase::{Limits, Offers, best_of_wholes};
 
 /// How to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,6 +256,16 @@ pub(super) fn set(plan: &mut Plan, n: usize, form: u16) {
 fn take_optional(candidates: &Candidates, budget: u64, limits: Limits, plan: &mut Plan) -> Result<f64> {
     let optional = || (0..).zip(&candidates.units).filter(|(_, unit)| !unit.required);
     let n = candidates.len() - candidates.n_required;
+    if candidates.forms.is_empty() {
+        let mut wholes = Vec::with_capacity(n);
+        wholes.extend(optional().map(|(_, unit)| (unit.tokens, candidates.worth(unit))));
+        let (bought, tokens, slack) = best_of_wholes(&wholes, budget, limits)?;
+        for ((at, _), _) in optional().zip(bought).filter(|(_, is_bought)| *is_bought) {
+            set(plan, at, 0);
+        }
+        plan.tokens = plan.tokens.saturating_add(tokens);
+        return Ok(slack);
+    }
     let mut offers = Offers::with_capacity(n, n + candidates.forms.len());
     for (at, unit) in optional() {
         offers.open(at);

@@ -36,6 +36,8 @@ struct Offer {
 pub(super) struct Offers {
     units: Vec<(u32, u32)>,
     offers: Vec<Offer>,
+    /// Tokens of the offer added last to the unit opened last.
+    last: Option<u64>,
 }
 
 /// The best purchase.
@@ -50,22 +52,24 @@ pub(super) struct Bought {
 
 impl Offers {
     pub(super) fn with_capacity(units: usize, offers: usize) -> Self {
-        Self { units: Vec::with_capacity(units), offers: Vec::with_capacity(offers) }
+        Self { units: Vec::with_capacity(units), offers: Vec::with_capacity(offers), last: None }
     }
 
     /// The offers that follow are those of `unit`.
     pub(super) fn open(&mut self, unit: usize) {
         self.units.push((unit as u32, self.offers.len() as u32));
+        self.last = None;
     }
 
     /// Add an offer to the unit opened last, larger ones before smaller ones.
     pub(super) fn offer(&mut self, form: u16, tokens: u64, value: f64) {
-        let start = self.units.last().map_or(0, |(_, start)| *start as usize);
-        let own = self.offers.get(start..).unwrap_or_default();
-        if own.last().is_none_or(|last| last.tokens >= tokens) {
+        if self.last.is_none_or(|last| last >= tokens) {
+            self.last = Some(tokens);
             self.offers.push(Offer { form, tokens, value });
             return;
         }
+        let start = self.units.last().map_or(0, |(_, start)| *start as usize);
+        let own = self.offers.get(start..).unwrap_or_default();
         let at = own.partition_point(|offer| offer.tokens >= tokens);
         self.offers.insert(start + at, Offer { form, tokens, value });
     }
@@ -84,8 +88,13 @@ impl Offers {
         let solution = if one_each {
             knapsack::zero_one(&candidates, budget, limits)?
         } else {
-            let classes: Vec<&[Candidate]> =
-                (0..self.units.len()).map(|n| candidates.get(self.range(n)).unwrap_or_default()).collect();
+            let mut rest = candidates.as_slice();
+            let mut classes: Vec<&[Candidate]> = Vec::with_capacity(self.units.len());
+            for n in 0..self.units.len() {
+                let (class, others) = rest.split_at_checked(self.range(n).len()).unwrap_or_default();
+                classes.push(class);
+                rest = others;
+            }
             knapsack::choose(&classes, budget, limits)?
         };
         let mut taken = Vec::with_capacity(self.units.len());
@@ -103,6 +112,16 @@ impl Offers {
         let end = self.units.get(n + 1).map_or(self.offers.len(), |(_, start)| *start as usize);
         start..end
     }
+}
+
+/// The purchase of largest value where every unit is offered whole: tokens and value of each, and whether it is bought.
+pub(super) fn best_of_wholes(offers: &[(u64, f64)], budget: u64, limits: Limits) -> Result<(Vec<bool>, u64, f64)> {
+    let quantiser = Quantiser::new(offers.iter().map(|(_, value)| *value));
+    let candidates: Vec<Candidate> =
+        offers.iter().map(|&(weight, value)| Candidate { weight, value: quantiser.units(value) }).collect();
+    let solution = knapsack::zero_one(&candidates, budget, limits.of_solver()?)?;
+    let slack = quantiser.value(solution.bound.saturating_sub(solution.value));
+    Ok((solution.picks.iter().map(Option::is_some).collect(), solution.weight, slack))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
+use super::tape::Tape;
 use crate::chat::Format;
 use crate::pack::{Entry, Memo, Settings, Window};
 
@@ -18,25 +18,6 @@ pub(super) const MOST: usize = 8;
 
 /// Messages that are looked at to see which of them comes again.
 const TELLING: usize = 4;
-
-/// A message of more values than this, or nested deeper, is read every time.
-const MOST_VALUES: usize = 4_096;
-const MOST_DEPTH: usize = 16;
-
-/// Objects are aligned to more than three bits, so that these tell a dict or a list, with its length, from an address.
-const DICT: usize = 1;
-const LIST: usize = 2;
-const TAG_BITS: u32 = 3;
-const TAGS: usize = (1 << TAG_BITS) - 1;
-
-/// The shapes of messages, one after the other, with the addresses of what they hold.
-#[derive(Default)]
-struct Tape {
-    marks: Vec<usize>,
-    /// Where the marks of each message end, and where what it holds ends.
-    ends: Vec<(usize, usize)>,
-    held: Vec<Py<PyAny>>,
-}
 
 /// What a window depends on besides the messages.
 pub(super) struct Asked {
@@ -107,16 +88,20 @@ impl Held {
         }
     }
 
-    /// Add messages that were read.
-    pub(super) fn extend(&mut self, objects: &[Bound<'_, PyAny>], keys: Vec<u128>, entries: Vec<Arc<Entry>>) {
+    /// Note messages that are read next, before anything can change them.
+    pub(super) fn note(&mut self, objects: &[Bound<'_, PyAny>]) {
+        // Once one is not known again, those after it are not looked for.
+        if self.tape.len() == self.keys.len() {
+            let _ = objects.iter().all(|object| self.tape.record(object));
+        }
+    }
+
+    /// Add what was read of messages.
+    pub(super) fn extend(&mut self, keys: Vec<u128>, entries: Vec<Arc<Entry>>) {
         self.window = None;
         self.bytes += entries.iter().map(|entry| entry.heap_bytes()).sum::<usize>();
         self.keys.extend(keys);
         self.entries.extend(entries);
-        // Once one is not known again, those after it are not looked for.
-        if self.tape.ends.len() + objects.len() == self.keys.len() {
-            let _ = objects.iter().all(|object| self.tape.record(object));
-        }
     }
 
     /// The window that came of the same question.
@@ -166,93 +151,11 @@ impl Conversations {
 
     /// Keep a conversation; gives back what is to be let go of.
     pub(super) fn put(&mut self, held: Held) -> Option<Held> {
-        if held.bytes > self.limit_bytes || held.tape.ends.is_empty() {
+        if held.bytes > self.limit_bytes || held.tape.is_empty() {
             return Some(held);
         }
         let oldest = (self.all.len() >= MOST).then(|| self.all.remove(0));
         self.all.push(held);
         oldest
     }
-}
-
-impl Tape {
-    fn truncate(&mut self, n: usize) {
-        if n < self.ends.len() {
-            let (marks, held) = n.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or_default();
-            self.ends.truncate(n);
-            self.marks.truncate(marks);
-            self.held.truncate(held);
-        }
-    }
-
-    /// Add a message; false, and nothing added, if it is not of exact builtin types all through.
-    fn record(&mut self, message: &Bound<'_, PyAny>) -> bool {
-        let (marks, held) = (self.marks.len(), self.held.len());
-        if self.add(message, marks, 0).is_some() {
-            self.ends.push((self.marks.len(), self.held.len()));
-            return true;
-        }
-        self.marks.truncate(marks);
-        self.held.truncate(held);
-        false
-    }
-
-    fn add(&mut self, value: &Bound<'_, PyAny>, start: usize, depth: usize) -> Option<()> {
-        if depth > MOST_DEPTH || self.marks.len() - start > MOST_VALUES {
-            return None;
-        }
-        if let Ok(dict) = value.cast_exact::<PyDict>() {
-            self.marks.push(dict.len() << TAG_BITS | DICT);
-            for (key, value) in dict {
-                key.cast_exact::<PyString>().ok()?;
-                self.leaf(key);
-                self.add(&value, start, depth + 1)?;
-            }
-        } else if let Ok(list) = value.cast_exact::<PyList>() {
-            self.marks.push(list.len() << TAG_BITS | LIST);
-            for item in list {
-                self.add(&item, start, depth + 1)?;
-            }
-        } else if value.is_exact_instance_of::<PyString>()
-            || value.is_none()
-            || value.is_exact_instance_of::<PyBool>()
-            || value.is_exact_instance_of::<PyInt>()
-            || value.is_exact_instance_of::<PyFloat>()
-        {
-            self.leaf(value.clone());
-        } else {
-            return None;
-        }
-        Some(())
-    }
-
-    fn leaf(&mut self, value: Bound<'_, PyAny>) {
-        self.marks.push(value.as_ptr() as usize);
-        self.held.push(value.unbind());
-    }
-
-    /// How many messages from the first on are as they were.
-    fn shared(&self, objects: &[Bound<'_, PyAny>]) -> usize {
-        let mut marks = self.marks.iter();
-        objects.iter().take(self.ends.len()).take_while(|object| is_as(&mut marks, object)).count()
-    }
-}
-
-/// Whether a value is what the next marks say. None of this runs the caller's code.
-fn is_as(marks: &mut std::slice::Iter<'_, usize>, value: &Bound<'_, PyAny>) -> bool {
-    let Some(&mark) = marks.next() else { return false };
-    let n = mark >> TAG_BITS;
-    match mark & TAGS {
-        DICT => value.cast_exact::<PyDict>().is_ok_and(|dict| {
-            dict.len() == n && dict.iter().all(|(key, value)| is_at(marks, &key) && is_as(marks, &value))
-        }),
-        LIST => value
-            .cast_exact::<PyList>()
-            .is_ok_and(|list| list.len() == n && list.iter().all(|item| is_as(marks, &item))),
-        _ => value.as_ptr() as usize == mark,
-    }
-}
-
-fn is_at(marks: &mut std::slice::Iter<'_, usize>, key: &Bound<'_, PyAny>) -> bool {
-    marks.next().is_some_and(|mark| key.as_ptr() as usize == *mark)
 }

@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use pyo3::PyTypeInfo;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi::PyTypeObject;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
 
@@ -174,6 +176,22 @@ pub(super) struct ContextItem {
     pub(super) content: Py<PyAny>,
     metadata: OnceLock<Py<PyDict>>,
     counts: Counts,
+}
+
+/// The class of items, looked up once for a whole list.
+pub(super) struct ItemClass(*mut PyTypeObject);
+
+impl ItemClass {
+    pub(super) fn new(py: Python<'_>) -> Self {
+        Self(ContextItem::type_object_raw(py))
+    }
+
+    /// The item that an object is; no other class derives from this one.
+    #[allow(unsafe_code, reason = "looking the class up for each of a thousand items takes longer than reading them")]
+    pub(super) fn of<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a ContextItem> {
+        // SAFETY: its type is the class of `ContextItem`, which `new` asked for.
+        (object.get_type_ptr() == self.0).then(|| unsafe { object.cast_unchecked::<ContextItem>() }.get())
+    }
 }
 
 #[pymethods]
@@ -364,7 +382,7 @@ impl ContextItem {
     }
 
     /// The item with its content replaced by a rendition's text.
-    pub(super) fn rendered(slf: &Bound<'_, Self>, content: &Bound<'_, PyString>, tokens: u64) -> PyResult<Py<PyAny>> {
+    pub(super) fn rendered(slf: &Bound<'_, Self>, rendition: &Rendition, tokens: u64) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let it = slf.get();
         let metadata = OnceLock::new();
@@ -374,7 +392,7 @@ impl ContextItem {
         let item = Self {
             type_name: it.type_name.clone_ref(py),
             kind: it.kind,
-            content: content.clone().into_any().unbind(),
+            content: rendition.text.clone_ref(py).into_any(),
             position: it.position,
             metadata,
             turn_index: it.turn_index,
@@ -383,7 +401,7 @@ impl ContextItem {
             group: it.group.as_ref().map(|group| group.clone_ref(py)),
             renditions: Vec::new(),
             tokens: Some(tokens),
-            is_empty: is_blank(content)?,
+            is_empty: rendition.is_blank,
             counts: Counts::default(),
         };
         Ok(Py::new(py, item)?.into_any())

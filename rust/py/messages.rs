@@ -52,7 +52,7 @@ pub(super) struct OpenWindow {
     format: Format,
     system: Option<(Py<PyAny>, Arc<Entry>)>,
     settings: Arc<Settings>,
-    objects: Vec<Py<PyAny>>,
+    objects: Py<PyTuple>,
     tools: Option<Given>,
     documents: Option<Vec<Py<PyAny>>>,
 }
@@ -69,10 +69,11 @@ impl Packer {
         let settings = self.settings();
         let summary = request.summary.map(text_of).transpose()?;
         let query = request.query.map(text_of).transpose()?;
-        let objects = nodes(request.messages)?;
+        let snapshot = snapshot(request.messages)?;
+        let objects = snapshot.as_slice();
         // Taken out while they are worked with: a callback may let another thread run, which must not wait for a lock.
-        let mut held = self.lock().conversations.take(&objects);
-        let format = self.bring_up(py, &mut held, &objects, request, &settings)?;
+        let mut held = self.lock().conversations.take(objects);
+        let format = self.bring_up(py, &mut held, objects, request, &settings)?;
         let system = match request.system {
             Some(system) => Some((system.clone().unbind(), self.system(system, &settings)?)),
             None => None,
@@ -119,7 +120,7 @@ impl Packer {
             format,
             system,
             settings,
-            objects: objects.into_iter().map(Bound::unbind).collect(),
+            objects: snapshot.unbind(),
             tools,
             documents: documents.map(|(_, given)| given),
         })
@@ -148,8 +149,9 @@ impl Packer {
         let first = held.len();
         let new = objects.get(first..).unwrap_or_default();
         if !new.is_empty() {
+            held.note(new);
             let read = self.entries(py, new, first, format, settings)?;
-            held.extend(new, read.keys, read.entries);
+            held.extend(read.keys, read.entries);
         }
         Ok(format)
     }
@@ -274,19 +276,31 @@ impl OpenWindow {
         }
     }
 
-    /// The request and its report.
-    pub(super) fn render(self, py: Python<'_>) -> PyResult<PackResult> {
-        let mut messages = Vec::with_capacity(self.window.placed.len());
-        for placed in &self.window.placed {
+    /// What is sent.
+    fn sequence(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let placed = &self.window.placed;
+        let objects = self.objects.bind(py).as_slice();
+        let is_as_given = |(n, placed): (usize, &Placed)| matches!(placed, Placed::Message { index, edits } if *index == n && edits.is_empty());
+        if placed.len() == objects.len() && placed.iter().enumerate().all(is_as_given) {
+            return Ok(self.objects.clone_ref(py));
+        }
+        let mut messages = Vec::with_capacity(placed.len());
+        for placed in placed {
             match placed {
                 Placed::Message { index, edits } => {
-                    let Some(object) = self.objects.get(*index) else { continue };
-                    messages.push(edited(object.bind(py), edits)?.unbind());
+                    let Some(object) = objects.get(*index) else { continue };
+                    messages.push(edited(object, edits)?.unbind());
                 }
                 Placed::Documents(text) => messages.push(plain_message(py, "user", text)?),
                 Placed::Summary(text) => messages.push(plain_message(py, "system", text)?),
             }
         }
+        Ok(PyTuple::new(py, messages)?.unbind())
+    }
+
+    /// The request and its report.
+    pub(super) fn render(self, py: Python<'_>) -> PyResult<PackResult> {
+        let sequence = self.sequence(py)?;
         let system = match (&self.system, &self.window.system_summary) {
             (Some((given, _)), None) => Some(given.clone_ref(py)),
             (Some((given, _)), Some(summary)) => Some(with_summary(given.bind(py), summary)?),
@@ -298,11 +312,10 @@ impl OpenWindow {
             _ => None,
         };
         let inputs = Inputs::Conversation {
-            messages: PyList::new(py, self.objects)?.unbind(),
+            messages: self.objects,
             tools: self.tools.iter().flat_map(|given| given.set.iter().map(|tool| tool.name().to_owned())).collect(),
             documents: self.documents.map(|given| PyList::new(py, given).map(Bound::unbind)).transpose()?,
         };
-        let sequence = PyTuple::new(py, messages)?.unbind();
         let mut result = PackResult::new(sequence, Packed::Window(self.window), inputs);
         result.system = system;
         result.tools = tools;
@@ -327,6 +340,17 @@ pub(super) fn pack(packer: &Bound<'_, Packer>, request: &Request<'_, '_>) -> PyR
 pub(super) fn begin(packer: &Bound<'_, Packer>, request: &Request<'_, '_>) -> PyResult<Pending> {
     let open = packer.get().open(packer.py(), request)?;
     Ok(Pending::new(packer.clone().unbind(), Open::Window(Box::new(open))))
+}
+
+/// The messages as they are now: a list may change while a callback runs.
+fn snapshot<'py>(messages: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    if let Ok(tuple) = messages.cast_exact::<PyTuple>() {
+        return Ok(tuple.clone());
+    }
+    match messages.cast::<PyList>() {
+        Ok(list) => Ok(list.to_tuple()),
+        Err(_) => PyTuple::new(messages.py(), nodes(messages)?),
+    }
 }
 
 fn plain_message(py: Python<'_>, role: &str, text: &str) -> PyResult<Py<PyAny>> {

@@ -20,7 +20,9 @@ mod seen;
 mod semantic;
 mod settings;
 mod shorten;
+mod states;
 mod summary;
+mod tape;
 mod tokens;
 mod tools;
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
 use super::ahead::{count_ahead, objects_of};
-use super::item::ContextItem;
+use super::item::{ContextItem, ItemClass};
 use super::late::{Open, Pending};
 use super::messages::{self, DEFAULT_CACHE_BYTES, Memory};
 use super::parallel::{in_parallel, is_hard, timed};
@@ -346,9 +346,9 @@ impl Packer {
         let mut read = Vec::with_capacity(objects.len());
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
+        let class = ItemClass::new(py);
         for (n, object) in objects.as_slice().iter().enumerate() {
-            let Ok(item) = object.cast::<ContextItem>() else { return Err(not_an_item(n, object)) };
-            let item = item.get();
+            let Some(item) = class.of(object) else { return Err(not_an_item(n, object)) };
             let weight = match settings.weights.get(item.kind.index()) {
                 Some(weight) => *weight,
                 None => self.own_weight(py, item)?,
@@ -422,8 +422,7 @@ impl Packer {
                 && let Ok(item) = object.cast::<ContextItem>()
                 && let Some(rendition) = item.get().renditions.get(usize::from(at).saturating_sub(1))
             {
-                let text = rendition.get().text.bind(py);
-                kept.push(ContextItem::rendered(item, text, tokens - self.item_overhead)?);
+                kept.push(ContextItem::rendered(item, rendition.get(), tokens - self.item_overhead)?);
             } else {
                 kept.push(object.clone().unbind());
             }

@@ -16,7 +16,7 @@ pub(super) enum Inputs {
     /// Items of `pack`.
     Items(Py<PyTuple>),
     /// A conversation; tools and documents where they were given.
-    Conversation { messages: Py<PyList>, tools: Vec<String>, documents: Option<Py<PyList>> },
+    Conversation { messages: Py<PyTuple>, tools: Vec<String>, documents: Option<Py<PyList>> },
 }
 
 /// What became of the inputs.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::node::{PyNode, plain};
+use super::tape::Tape;
 use super::tokens::{Tokenizer, text_of};
 use crate::chat::Node;
 use crate::relevance::Terms;
@@ -61,6 +62,39 @@ impl Known {
     }
 }
 
+/// A list of tools as it stood when it was read.
+struct Listed {
+    tape: Tape,
+    set: Arc<tools::ToolSet>,
+}
+
+/// Lists kept between calls; an agent has one or two.
+const LISTS_KEPT: usize = 4;
+
+/// The latest last.
+static LISTS: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
+
+impl Listed {
+    /// What was read of these tools, if they still stand as they did.
+    fn find(objects: &[Bound<'_, PyAny>]) -> Option<Arc<tools::ToolSet>> {
+        let n = objects.len();
+        let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = lists.iter().rposition(|known| known.tape.len() == n && known.tape.shared(objects) == n)?;
+        if let Some(latest) = lists.get_mut(at..) {
+            latest.rotate_left(1);
+        }
+        lists.last().map(|known| Arc::clone(&known.set))
+    }
+
+    fn keep(self) {
+        let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = (lists.len() >= LISTS_KEPT).then(|| lists.remove(0));
+        lists.push(self);
+        drop(lists);
+        drop(oldest);
+    }
+}
+
 /// A caller's tools, and what was read from them.
 pub(super) struct Given {
     objects: Vec<Py<PyAny>>,
@@ -76,35 +110,53 @@ pub(super) fn read(tools: &Bound<'_, PyAny>) -> PyResult<Given> {
         return Ok(Given { objects, set: Arc::clone(&given.set) });
     }
     let objects = objects_of(tools)?;
+    let set = match Listed::find(&objects) {
+        Some(set) => set,
+        None => read_anew(&objects)?,
+    };
+    Ok(Given { objects: objects.into_iter().map(Bound::unbind).collect(), set })
+}
+
+fn read_anew(objects: &[Bound<'_, PyAny>]) -> PyResult<Arc<tools::ToolSet>> {
+    let mut are_known = !objects.is_empty();
     let mut read = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
-        let node = PyNode::new(object.bind(py).clone());
+        let node = PyNode::new(object.clone());
         // Values of other types than a JSON parser's are known by what they read as.
         let passing = node.passing_hash();
         if let Some(tool) = passing.and_then(|hash| Known::with(|known| known.get(hash))) {
             read.push(tool);
             continue;
         }
+        are_known = false;
         let tool = Tool::read(&node, index)?;
         let hash = passing.unwrap_or_else(|| xxh3_128(tool.text(Step::Full).unwrap_or_default().as_bytes()));
         read.push(Known::with(|known| known.get_or_put(hash, tool)));
     }
-    Ok(Given { objects, set: Arc::new(tools::ToolSet::new(read)) })
+    let set = Arc::new(tools::ToolSet::new(read));
+    // A list that comes a second time may come again; and where all were known, none of the caller's code has run since.
+    if are_known {
+        let mut tape = Tape::default();
+        if objects.iter().all(|object| tape.record(object)) {
+            Listed { tape, set: Arc::clone(&set) }.keep();
+        }
+    }
+    Ok(set)
 }
 
-fn objects_of(tools: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
+fn objects_of<'py>(tools: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if let Ok(list) = tools.cast::<PyList>() {
-        return Ok(list.iter().map(Bound::unbind).collect());
+        return Ok(list.iter().collect());
     }
     if let Ok(tuple) = tools.cast::<PyTuple>() {
-        return Ok(tuple.iter().map(Bound::unbind).collect());
+        return Ok(tuple.iter().collect());
     }
     if !tools.is_instance_of::<PyString>()
         && !tools.is_instance_of::<PyDict>()
         && let Some(list) = plain(tools)
         && let Ok(list) = list.cast::<PyList>()
     {
-        return Ok(list.iter().map(Bound::unbind).collect());
+        return Ok(list.iter().collect());
     }
     let kind = tools.get_type().name()?;
     Err(Error::Argument(format!("tools must be a list of tool schemas or a ToolSet, not {kind}")).into())
