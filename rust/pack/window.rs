@@ -1,6 +1,7 @@
 //! A packed conversation: what stands where, and the report of it.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use crate::Result;
 use crate::chat::group::{Group, Reason as Found};
@@ -54,6 +55,8 @@ pub struct Window {
     pub open: Option<(Candidates, u64)>,
     /// Where the summary stands among the messages.
     after_prompt: usize,
+    /// Whether `placed` is the messages from the first on, none of them changed; found when asked for.
+    is_plain: OnceLock<bool>,
 }
 
 /// Pack a conversation into `budget` tokens.
@@ -168,6 +171,7 @@ impl Packing<'_> {
             memo: memo_of(self, &chosen),
             late: None,
             after_prompt,
+            is_plain: OnceLock::new(),
             report: Report { rows, tokens: total, budget: self.budget, value: chosen.value, bound: chosen.bound },
             open: chosen.open,
         };
@@ -314,10 +318,18 @@ impl Packing<'_> {
 }
 
 impl Window {
+    /// Whether all of `n` messages stand as they came, with nothing beside them.
+    #[must_use]
+    pub fn is_as_given(&self, n: usize) -> bool {
+        let is_in_place = |(n, placed): (usize, &Placed)| matches!(placed, Placed::Message { index, edits } if *index == n && edits.is_empty());
+        self.placed.len() == n && *self.is_plain.get_or_init(|| self.placed.iter().enumerate().all(is_in_place))
+    }
+
     pub(super) fn place_summary(&mut self, text: String, is_beside: bool) {
         if is_beside {
             self.system_summary = Some(text);
         } else {
+            self.is_plain = OnceLock::new();
             self.placed.insert(self.after_prompt, Placed::Summary(text));
         }
     }

@@ -124,10 +124,10 @@ impl Tape {
     pub(super) fn shared(&self, objects: &[Bound<'_, PyAny>]) -> usize {
         let mut start = End::default();
         let is_shared = |(object, &end): (&Bound<'_, PyAny>, &End)| {
-            let states = self.states.get(start.states..end.states).unwrap_or_default();
-            let marks = self.marks.get(start.marks..end.marks).unwrap_or_default();
-            start = end;
-            (!states.is_empty() && states::is_still(states, object)) || is_as(&mut marks.iter(), object)
+            let before = std::mem::replace(&mut start, end);
+            let states = self.states.get(before.states..end.states).unwrap_or_default();
+            let marks = || self.marks.get(before.marks..end.marks).unwrap_or_default();
+            states::is_still(states, object) || is_as(&mut marks().iter(), object)
         };
         objects.iter().zip(&self.ends).map(is_shared).take_while(|is_shared| *is_shared).count()
     }
