@@ -81,7 +81,7 @@ pub(super) fn solve<P: Classes>(
     let gain = slope * room as f64;
     let mut states = Vec::with_capacity(USUAL_STATES);
     states.push(State { weight: 0, value: 0, trace: NO_TRACE });
-    let search = Search {
+    let mut search = Search {
         problem,
         relevance: Relevance { slope, gain, tolerance: (value as f64 + gain) * TOLERANCE },
         order,
@@ -95,6 +95,7 @@ pub(super) fn solve<P: Classes>(
         looked_at: 1,
         varied: Vec::new(),
     };
+    search.swap();
     search.run(Move { weight, value, form: 0 }, limits)
 }
 
@@ -115,6 +116,9 @@ struct Node {
 
 /// Room for as many states as most searches have at a time.
 const USUAL_STATES: usize = 128;
+
+/// Steps on either side of the break that are tried for one another before the search.
+const SWAPPED: usize = 16;
 
 const NO_TRACE: u32 = u32::MAX;
 
@@ -173,6 +177,38 @@ impl Slopes {
 }
 
 impl<P: Classes> Search<'_, P> {
+    /// Start from the best choice that takes one step more, in place of one or of none: what cannot beat it is not looked at.
+    fn swap(&mut self) {
+        let (taken, untaken) = self.order.near(SWAPPED);
+        let mut best = (0, None);
+        for out in taken.iter().map(Some).chain([None]) {
+            let (room, cost) = out.map_or((self.room, 0), |step| (self.room + step.weight, step.value));
+            for step in untaken {
+                let gain = step.value - cost;
+                if step.weight <= room && gain > best.0 && out.is_none_or(|out| out.class != step.class) {
+                    best = (gain, Some((out, step)));
+                }
+            }
+        }
+        let Some((out, step)) = best.1 else { return };
+        let mut state = State { weight: 0, value: 0, trace: NO_TRACE };
+        let mut nodes = Vec::with_capacity(2);
+        for (side, step) in out.map(|out| (Side::Taken, out)).into_iter().chain([(Side::Untaken, step)]) {
+            let change = side.change(step);
+            let is_it = |one: &Move| one.weight == change.weight && one.value == change.value;
+            // Not so where another step of the class lies between this one and the break.
+            let Some(found) = self.problem.moves(step.class, self.taken[step.class as usize]).find(is_it) else {
+                return;
+            };
+            nodes.push(Node { parent: state.trace, class: step.class, form: found.form });
+            let trace = nodes.len() as u32 - 1;
+            state = State { weight: state.weight + change.weight, value: state.value + change.value, trace };
+        }
+        self.varied.extend(nodes.iter().map(|node| node.class));
+        self.nodes.extend(nodes);
+        self.best = state;
+    }
+
     fn run(mut self, at_break: Move, limits: Limits) -> Outcome {
         let mut open_gain = None;
         let mut moves = Vec::new();

@@ -13,8 +13,9 @@ use crate::Result;
 /// `Error::Argument` if the values add up to more than 2^53, or a budget of more than 2^53 does not hold everything.
 pub fn zero_one(candidates: &[Candidate], budget: u64, limits: Limits) -> Result<Solution> {
     let bound = checked_total(candidates.iter().map(|one| one.value))?;
-    let weight = candidates.iter().fold(0_u64, |sum, one| sum.saturating_add(one.weight));
-    if weight <= budget && weight < u64::MAX {
+    let weight: u128 = candidates.iter().map(|one| u128::from(one.weight)).sum();
+    if weight <= u128::from(budget) {
+        let weight = weight as u64;
         return Ok(Solution { picks: vec![Some(0); candidates.len()], weight, value: bound, bound, states: 0 });
     }
     let room = checked_budget(budget)?;

@@ -148,6 +148,15 @@ impl Order {
         self.steps.split_at(at.min(self.steps.len()))
     }
 
+    /// Sorted steps on either side of the break, at most `n` each: taken ones, the least steep last, and untaken ones, the
+    /// steepest first.
+    pub fn near(&self, n: usize) -> (&[Step], &[Step]) {
+        let (first, end) =
+            (self.taken.start.max(self.taken.end.saturating_sub(n)), self.untaken.start.saturating_add(n));
+        let taken = self.steps.get(first..self.taken.end).unwrap_or_default();
+        (taken, self.steps.get(self.untaken.start..end.min(self.untaken.end)).unwrap_or_default())
+    }
+
     /// The next step on `side`, among those that `may_matter`; what does not is left out before sorting.
     pub fn next(&mut self, side: Side, mut may_matter: impl FnMut(&Step) -> bool) -> Option<Step> {
         loop {

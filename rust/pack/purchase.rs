@@ -35,7 +35,7 @@ struct Offer {
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     units: Vec<(u32, u32)>,
-    offers: Vec<Offer>,
+    all: Vec<Offer>,
     /// Tokens of the offer added last to the unit opened last.
     last: Option<u64>,
 }
@@ -52,12 +52,12 @@ pub(super) struct Bought {
 
 impl Offers {
     pub(super) fn with_capacity(units: usize, offers: usize) -> Self {
-        Self { units: Vec::with_capacity(units), offers: Vec::with_capacity(offers), last: None }
+        Self { units: Vec::with_capacity(units), all: Vec::with_capacity(offers), last: None }
     }
 
     /// The offers that follow are those of `unit`.
     pub(super) fn open(&mut self, unit: usize) {
-        self.units.push((unit as u32, self.offers.len() as u32));
+        self.units.push((unit as u32, self.all.len() as u32));
         self.last = None;
     }
 
@@ -65,20 +65,20 @@ impl Offers {
     pub(super) fn offer(&mut self, form: u16, tokens: u64, value: f64) {
         if self.last.is_none_or(|last| last >= tokens) {
             self.last = Some(tokens);
-            self.offers.push(Offer { form, tokens, value });
+            self.all.push(Offer { form, tokens, value });
             return;
         }
         let start = self.units.last().map_or(0, |(_, start)| *start as usize);
-        let own = self.offers.get(start..).unwrap_or_default();
+        let own = self.all.get(start..).unwrap_or_default();
         let at = own.partition_point(|offer| offer.tokens >= tokens);
-        self.offers.insert(start + at, Offer { form, tokens, value });
+        self.all.insert(start + at, Offer { form, tokens, value });
     }
 
     /// The purchase of largest value within `budget`.
     pub(super) fn best(&self, budget: u64, limits: Limits) -> Result<Bought> {
-        let quantiser = Quantiser::new(self.offers.iter().map(|offer| offer.value));
+        let quantiser = Quantiser::new(self.all.iter().map(|offer| offer.value));
         let candidates: Vec<Candidate> = self
-            .offers
+            .all
             .iter()
             .map(|offer| Candidate { weight: offer.tokens, value: quantiser.units(offer.value) })
             .collect();
@@ -99,7 +99,7 @@ impl Offers {
         };
         let mut taken = Vec::with_capacity(self.units.len());
         for (pick, (unit, start)) in solution.picks.iter().zip(&self.units) {
-            if let Some(offer) = pick.and_then(|pick| self.offers.get((*start + pick) as usize)) {
+            if let Some(offer) = pick.and_then(|pick| self.all.get((*start + pick) as usize)) {
                 taken.push((*unit, offer.form));
             }
         }
@@ -109,7 +109,7 @@ impl Offers {
 
     fn range(&self, n: usize) -> std::ops::Range<usize> {
         let start = self.units.get(n).map_or(0, |(_, start)| *start as usize);
-        let end = self.units.get(n + 1).map_or(self.offers.len(), |(_, start)| *start as usize);
+        let end = self.units.get(n + 1).map_or(self.all.len(), |(_, start)| *start as usize);
         start..end
     }
 }
