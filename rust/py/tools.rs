@@ -45,6 +45,10 @@ impl Known {
         if self.young.len() >= TOOLS_KEPT {
             self.old = std::mem::take(&mut self.young);
         }
+        if self.young.capacity() == 0 {
+            // So that it never grows, which would be a pause in the middle of a call.
+            self.young.reserve(TOOLS_KEPT);
+        }
         self.young.insert(hash, tool);
     }
 

@@ -1,5 +1,7 @@
 //! From a caller's value to the JSON of a tool.
 
+use std::cell::RefCell;
+
 use serde_json::{Map, Number, Value};
 
 use crate::chat::{Key, Kind, Node, push_quoted};
@@ -14,22 +16,35 @@ const DEEPEST: usize = 120;
 /// What stands above this depth tells the format, and is handed out as a value too: a tool, and its `function`.
 const SHALLOW: usize = 2;
 
-/// The compact JSON of a tool that a caller gave, as it is sent, and its outermost two levels as a value; `index` names it in
-/// errors.
+/// The compact JSON of a tool that a caller gave, as it is sent, and its outermost two levels as a value, in which no text
+/// is but names and types; `index` names it in errors.
 ///
 /// One walk over the caller's value writes one string. Of five hundred tools some fifty are shortened: only those are made into
 /// trees, later and from the string.
 ///
 /// # Errors
 /// `Error::ToolSchema` with the JSON pointer of what JSON does not know: a set, a NaN, an object of the caller's own.
-pub(super) fn read<N: Node>(node: &N, index: usize) -> Result<(String, Value)> {
-    let mut reading = Reading { left: MOST_VALUES, out: String::new() };
-    let shallow = reading.value(node, 0).map_err(|Fault { mut path, reason }| {
+pub(super) fn read<N: Node>(node: &N, index: usize) -> Result<(Box<str>, Value)> {
+    let mut reading = Reading { left: MOST_VALUES, out: OUT.take() };
+    let shallow = reading.value(node, 0, false).map_err(|Fault { mut path, reason }| {
         path.reverse();
         let tool = name_of(node).unwrap_or_else(|| index.to_string());
         Error::ToolSchema { tool, path: path.concat(), reason }
     })?;
-    Ok((reading.out, shallow))
+    let text = Box::from(reading.out.as_str());
+    if reading.out.len() <= ROOM_KEPT {
+        reading.out.clear();
+        OUT.set(reading.out);
+    }
+    Ok((text, shallow))
+}
+
+/// Bytes of JSON for which the room is kept.
+const ROOM_KEPT: usize = 1 << 16;
+
+thread_local! {
+    /// Room to write JSON in, kept from one tool to the next: one that grew anew for each would be copied many times.
+    static OUT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// What is wrong, and the steps to it, innermost first.
@@ -62,8 +77,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Write a value; what is below `SHALLOW` comes back without its content.
-    fn value<N: Node>(&mut self, node: &N, depth: usize) -> Result<Value, Fault> {
+    /// Write a value; what is below `SHALLOW` comes back without its content, and a text only if it is `telling`.
+    fn value<N: Node>(&mut self, node: &N, depth: usize, telling: bool) -> Result<Value, Fault> {
         if depth > DEEPEST {
             return Err(format!("nested deeper than {DEEPEST}").into());
         }
@@ -76,7 +91,7 @@ impl Reading {
             Kind::Text => {
                 let text = node.text().unwrap_or_default();
                 push_quoted(&text, &mut self.out);
-                Ok(if depth <= SHALLOW { Value::String(text.into_owned()) } else { Value::Null })
+                Ok(Value::String(if telling { text.into_owned() } else { String::new() }))
             }
             Kind::Bool => {
                 let is_true = node.scalar().is_some_and(|text| text == "true");
@@ -99,7 +114,7 @@ impl Reading {
                     if at > 0 {
                         self.out.push(',');
                     }
-                    self.value(&item, depth + 1).map_err(|fault| fault.under(&at.to_string()))?;
+                    self.value(&item, depth + 1, false).map_err(|fault| fault.under(&at.to_string()))?;
                 }
                 self.out.push(']');
                 Ok(Value::Array(Vec::new()))
@@ -119,7 +134,8 @@ impl Reading {
             let key = key.text().unwrap_or_default();
             push_quoted(&key, &mut self.out);
             self.out.push(':');
-            let value = self.value(&value, depth + 1).map_err(|fault| fault.under(&key))?;
+            let telling = depth < SHALLOW && matches!(&*key, "name" | "type");
+            let value = self.value(&value, depth + 1, telling).map_err(|fault| fault.under(&key))?;
             if depth < SHALLOW {
                 shallow.insert(key.into_owned(), value);
             }

@@ -52,7 +52,7 @@ impl Tool {
         let (text, shallow) = read::read(node, index)?;
         let Head { format, name } = formats::read(&shallow, index)?;
         Ok(Self {
-            text: text.into_boxed_str(),
+            text,
             value: OnceLock::new(),
             format,
             name,
