@@ -33,9 +33,11 @@ SHARED = Path(os.environ.get("HOLDALL_SHARED", Path(__file__).resolve().parents[
 FILES = ("claude_code.jsonl", "pi_coding_agent.jsonl")
 SHORTEST = 300
 BUDGETS = (32_000, 64_000)
-RECALL_BUDGETS = (4_000, 8_000)
-STEP = 5
+RECALL_BUDGETS = (4_000, 8_000, 16_000)
+STEP = 10
 SETTLED = 2
+PARTS = 8
+CHATS = 4
 
 Message = dict[str, Any]
 
@@ -64,10 +66,11 @@ JUDGED = 3  # the first three: what coding agents run on; the others show how a 
 
 @dataclass
 class Sent:
-    """The requests of one session: tokens of each, and of the beginning that it shares with the one before."""
+    """The requests of one session: tokens of each, of the beginning that it shares with the one before, of what was ever sent."""
 
     tokens: list[int] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
+    known: list[int] = field(default_factory=list)
     n_cuts: int = 0
 
     def dollars(self, prices: Prices, *, knows_what_is_read: bool = False) -> float:
@@ -80,6 +83,11 @@ class Sent:
             written = min(written, tokens - read)
             total += read * prices.read + written * prices.write + (tokens - read - written) * prices.plain
         return total / 1e6
+
+    def floor(self, prices: Prices) -> float:
+        """What the same requests would cost if all that was ever sent before were read from the cache."""
+        pairs = zip(self.tokens, self.known, strict=True)
+        return sum(known * prices.read + (tokens - known) * prices.write for tokens, known in pairs) / 1e6
 
 
 class Sizes(dict[str, int]):
@@ -151,6 +159,7 @@ def replay(messages: list[Message], send: Send, sizes: Sizes) -> Sent:
     """Send a request for every assistant message of the session."""
     sent = Sent()
     last: list[str] = []
+    seen: set[str] = set()
     for end, message in enumerate(messages):
         if message["role"] != "assistant" or end == 0:
             continue
@@ -161,26 +170,36 @@ def replay(messages: list[Message], send: Send, sizes: Sizes) -> Sent:
         sent.n_cuts += n_same < len(last)
         sent.shared.append(sum(sizes[text] for text in texts[:n_same]))
         sent.tokens.append(3 + sum(sizes[text] for text in texts))
+        sent.known.append(sum(sizes[text] for text in texts if text in seen))
+        seen.update(texts)
         last = texts
     return sent
 
 
-def evidence(
-    conversations: list[bench_recall.Conversation], budget: int, **settings: Any
-) -> tuple[list[float], list[float]]:
-    """Share of the evidence said so far that is in the window, one figure a talk: stable's, the sliding window's.
+@dataclass
+class Held:
+    """Of one talk: the share of the evidence that is in the window, at each request and question that counts."""
 
-    Every message comes in as one request. A window just cut holds half of its budget and one before a cut all of it, so the
-    share is the mean over every STEP-th request from where the talk is SETTLED windows long: as if all questions that can be
-    answered by then were asked at each of them, unforeseen. A message shortened counts as lost. Before that a sliding window
-    holds more, since stable has let half of its budget go where the other has lost a few messages.
+    asked: list[float] = field(default_factory=list)
+    asked_sliding: list[float] = field(default_factory=list)
+    unasked: list[float] = field(default_factory=list)
+    unasked_sliding: list[float] = field(default_factory=list)
+
+
+def evidence(conversations: Sequence[bench_recall.Conversation], budget: int, **settings: Any) -> list[Held]:
+    """Share of the evidence of what can be answered by then that is in the window, whole.
+
+    Every message comes in as one request, and questions are asked at every STEP-th from where the talk is SETTLED windows
+    long: a window just cut holds half of its budget and one before a cut all of it, so where in between a talk ends is chance.
+    Each time another part of the questions is asked, one at a time, as the last user message of a request that the talk then
+    goes on without; and all of them are looked up in the window of the talk itself, which nobody has asked anything yet.
     """
     tok = Tokenizer("cl100k_base")
-    ours, peer = [], []
+    found = []
     for talk in conversations:
         history = [{key: one[key] for key in ("role", "name", "content") if key in one} for one in talk.messages]
         packer = ContextWindowPacker(budget, tok, strategy="stable", overhead=bench_recall.FRAMING, **settings)
-        shares: list[tuple[float, float]] = []
+        held = Held()
         memo, said, first, room = None, 0, 0, budget
         for end in range(1, len(history) + 1):
             said += talk.tokens[end - 1]
@@ -191,16 +210,27 @@ def evidence(
             with suppress(RequiredOverflowError):  # two messages of a talk may be larger than a small window
                 result = packer.pack_messages(history[:end], previous=memo)
                 memo = result.memo
-                asked = [wanted for _, wanted in talk.questions if max(wanted) < end]
-                if end % STEP == 0 and said > SETTLED * budget and asked:
-                    kept = {one.index for one in result.kept if one.rendition == "full"}
-                    by_us = fmean(len(wanted & kept) / len(wanted) for wanted in asked)
-                    by_age = fmean(sum(n >= first for n in wanted) / len(wanted) for wanted in asked)
-                    shares.append((by_us, by_age))
-        if shares:
-            ours.append(fmean(share for share, _ in shares))
-            peer.append(fmean(share for _, share in shares))
-    return ours, peer
+                known = [question for question in talk.questions if max(question[1]) < end]
+                if end % STEP or said <= SETTLED * budget or not known:
+                    continue
+                kept = whole(result)
+                held.unasked.append(fmean(len(wanted & kept) / len(wanted) for _, wanted in known))
+                by_age = [sum(n >= first for n in wanted) / len(wanted) for _, wanted in known]
+                held.unasked_sliding.append(fmean(by_age))
+                for question, wanted in known[end // STEP % PARTS :: PARTS]:
+                    asked = [*history[:end], {"role": "user", "content": question}]
+                    # The sliding window is spared the tokens of the question.
+                    kept = whole(packer.pack_messages(asked, previous=memo))
+                    held.asked.append(len(wanted & kept) / len(wanted))
+                    held.asked_sliding.append(sum(n >= first for n in wanted) / len(wanted))
+        if held.asked:
+            found.append(held)
+    return found
+
+
+def whole(result: Any) -> set[int]:
+    """The messages that are in a window as they came, or quoted whole."""
+    return {one.index for one in result.kept if one.source == "message" and one.rendition in ("full", "recalled")}
 
 
 def replays(budgets: Sequence[int], **settings: Any) -> Iterator[tuple[str, int, Sent, Sent]]:
@@ -226,19 +256,63 @@ def rows() -> Iterator[dict[str, Any]]:
             ours = sum(sent.dollars(prices) for sent, _ in pairs)
             peer = sum(sent.dollars(prices, knows_what_is_read=True) for _, sent in pairs)
             must, aim = (0.5, 0.2) if prices in PRICES[:JUDGED] else (None, None)
-            what = f"input dollars of stable, {len(pairs)} coding sessions at {budget}, {prices.model} / sliding window"
+            best = sum(sent.floor(prices) for sent, _ in pairs)
+            what = (
+                f"input dollars of stable, {len(pairs)} coding sessions at {budget}, {prices.model} / sliding window "
+                f"(with all that repeats read from the cache {best / peer:.2f}: {ours / best:.2f}x that)"
+            )
             figures = {"ours": ours, "peer": peer, "unit": "$", "ratio": ours / peer}
             yield {"what": what, **figures, "must": must, "aim": aim, "lower": True}
+    yield from recall_rows()
+    yield from chat_rows()
+
+
+def recall_rows() -> Iterator[dict[str, Any]]:
+    """The evidence in the window beside a sliding window's, asked and unasked."""
     for name, file in bench_recall.SETS.items():
         conversations = bench_recall.load(bench_recall.DATA / file)
         for budget in RECALL_BUDGETS:
-            ours_kept, peer_kept = evidence(conversations, budget)
-            low, high = bench_recall.interval([a - b for a, b in zip(ours_kept, peer_kept, strict=True)])
-            what = f"evidence kept by stable, {name} at {budget}, minus a sliding window's ({low:+.2f} to {high:+.2f})"
-            ours, peer = fmean(ours_kept), fmean(peer_kept)
-            # A difference whose interval holds 0 is none.
-            must = min(0.0, low - (ours - peer))
-            yield {"what": what, "ours": ours, "peer": peer, "unit": "", "ratio": ours - peer, "must": must, "aim": 0.0}
+            held = evidence(conversations, budget)
+            n_asked = sum(len(talk.asked) for talk in held)
+            for how, ours, peer in (
+                (f"{n_asked} questions asked", [t.asked for t in held], [t.asked_sliding for t in held]),
+                ("unasked", [t.unasked for t in held], [t.unasked_sliding for t in held]),
+            ):
+                # Each talk counts once, whatever its length.
+                differences = [fmean(a) - fmean(b) for a, b in zip(ours, peer, strict=True)]
+                low, high = bench_recall.interval(differences)
+                what = (
+                    f"evidence in the window of stable, {name} at {budget}, {how} in {len(held)} talks, minus a sliding "
+                    f"window's ({low:+.2f} to {high:+.2f})"
+                )
+                yield {
+                    "what": what, "ours": fmean(map(fmean, ours)), "peer": fmean(map(fmean, peer)), "unit": "",
+                    "ratio": fmean(differences), "must": 0.0, "aim": 0.0,
+                }  # fmt: skip
+
+
+def chat_rows() -> Iterator[dict[str, Any]]:
+    """What the quotes cost where nearly every request asks for some: talks, as the assistant's answers come."""
+    tokenizer = Tokenizer("o200k_base")
+    sizes = Sizes(tokenizer)
+    for name, file in bench_recall.SETS.items():
+        if name == "QMSum":  # meetings, in which no one is the assistant
+            continue
+        talks = [
+            [{key: one[key] for key in ("role", "content") if key in one} for one in talk.messages]
+            for talk in bench_recall.load(bench_recall.DATA / file)[:CHATS]
+        ]
+        for budget in RECALL_BUDGETS:
+            pairs = [
+                (replay(talk, stable(budget, tokenizer), sizes), replay(talk, sliding_window(budget, sizes), sizes))
+                for talk in talks
+            ]
+            prices = PRICES[2]
+            ours = sum(sent.dollars(prices) for sent, _ in pairs)
+            peer = sum(sent.dollars(prices, knows_what_is_read=True) for _, sent in pairs)
+            what = f"input dollars of stable, {len(talks)} talks of {name} at {budget}, {prices.model} / sliding window"
+            yield {"what": what, "ours": ours, "peer": peer, "unit": "$", "ratio": ours / peer, "must": 0.5, "aim": None,
+                   "lower": True}  # fmt: skip
 
 
 def main() -> None:

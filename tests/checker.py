@@ -185,6 +185,30 @@ def without_extras(packed: Sequence[Message], result: Any) -> list[Message]:
     return [message for i, message in enumerate(packed) if i != at]
 
 
+def quote_faults(
+    source: Sequence[Message], packed: Sequence[Message], recalled: Sequence[int]
+) -> tuple[list[Message], list[str]]:
+    """The packed messages but for the one that quotes others; and what is wrong with it.
+
+    It stands right before the last user message, and holds the text of every quoted message whole, in their order.
+    """
+    if not recalled:
+        return list(packed), []
+    users = [i for i, m in enumerate(packed) if m["role"] == "user"]
+    if len(users) < 2 or users[-1] != users[-2] + 1:
+        return list(packed), ["quotes: no user message before the last one holds them"]
+    block = packed[users[-2]]["content"]
+    faults, at = [], 0
+    for index in recalled:
+        content = source[index]["content"]
+        text = content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+        found = block.find(text, at)
+        if found < 0:
+            faults.append(f"quotes: message {index} is not quoted whole, or not in its place")
+        at = max(at, found)
+    return [m for i, m in enumerate(packed) if i != users[-2]], faults
+
+
 def _rendition(whole: Message, shown: Message) -> bool:
     if set(shown) - set(whole):
         return False
@@ -206,9 +230,11 @@ def check(
         faults.append(f"P1: recounted {tokens}, the result says {result.tokens}")
     if result.budget != budget:
         faults.append(f"P1: the result says budget {result.budget}, it is {budget}")
-    packed = without_extras(packed, result)
-    matched, misplaced = align(messages, packed, sorted(k.index for k in result.kept if k.source == "message"))
-    faults += misplaced
+    shown = {k.index: k.rendition for k in result.kept if k.source == "message"}
+    recalled = sorted(index for index, rendition in shown.items() if rendition == "recalled")
+    packed, misquoted = quote_faults(messages, without_extras(packed, result), recalled)
+    matched, misplaced = align(messages, packed, sorted(shown.keys() - set(recalled)))
+    faults += misquoted + misplaced
     kept = {index for index, _ in matched}
     faults += [
         f"P2: required message {i} ({messages[i]['role']}) is missing" for i in required(messages) if i not in kept
@@ -227,7 +253,7 @@ def check(
             packed != fitting or (tools or []) != (result.tools or [])
         ):
             faults.append("P5: everything fits, but the output differs from the input")
-    faults += _accounts(messages, tools, result, kept)
+    faults += _accounts(messages, tools, result, kept | set(recalled))
     return faults
 
 

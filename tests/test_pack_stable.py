@@ -31,6 +31,7 @@ class Session:
         self.memo: str | None = None
         self.sent: list[str] = []
         self.shown: dict[int, int] = {}
+        self.quoted: list[int] = []
         self.n_seen = 0
         self.n_requests = 0
         self.cuts: list[int] = []
@@ -47,15 +48,19 @@ class Session:
             self.faults += [where + fault for fault in found]
         # What is new may make room for itself by a cut now, so it counts to the cut.
         self.new += sum(checker.message_tokens(message, self.count) for message in messages[self.n_seen :])
-        sent = [checker.compact(message) for message in result.messages]
+        shown = {one.index: one for one in result.kept if one.source == "message"}
+        self.quoted = sorted(index for index, one in shown.items() if one.rendition == "recalled")
+        # Quotes are there for one turn; all else binds the next window.
+        lasting = [m for n, m in enumerate(result.messages) if not self.quoted or n != result.n_lasting]
+        sent = [checker.compact(message) for message in lasting]
         if self.sent and sent[: len(self.sent)] != self.sent:
             self.cuts.append(self.new)
-        shown = {one.index: one.tokens for one in result.kept if one.source == "message"}
+        tokens = {index: one.tokens for index, one in shown.items() if one.rendition != "recalled"}
         for index in range(self.n_seen if self.sent else 0):
-            before, now = self.shown.get(index, 0), shown.get(index, 0)
+            before, now = self.shown.get(index, 0), tokens.get(index, 0)
             if now > before:
                 self.faults.append(where + f"message {index} grew from {before} to {now} tokens")
-        self.sent, self.shown, self.n_seen, self.memo = sent, shown, len(messages), result.memo
+        self.sent, self.shown, self.n_seen, self.memo = sent, tokens, len(messages), result.memo
         return result
 
     def rate(self) -> float:

@@ -522,6 +522,12 @@ class PackResult(Sequence[_T_co]):
         """What a stateless worker passes as `previous` to the next pack of this conversation."""
 
     @property
+    def n_lasting(self) -> int | None:
+        """How many leading messages the next stable window begins with too, unless it is cut: all that come before documents
+        and quotes, which are there for this turn alone. A cache breakpoint belongs at the last of them. None for items.
+        """
+
+    @property
     def tokens(self) -> int:
         """Tokens of the whole request."""
 
@@ -572,6 +578,7 @@ class Packer:
         tool_overhead: tuple[int, int] | None = None,
         templates: Mapping[str, str] | None = None,
         low_water: float = 0.5,
+        recall: float = 0.25,
         tuning: Mapping[str, float] | None = None,
         max_states: int | None = None,
         deadline_s: float | None = None,
@@ -602,9 +609,13 @@ class Packer:
                 goes to the messages, and the other way round.
             tool_overhead: Tokens once for any tools and for each tool, besides its JSON; (12, 7) by default.
             templates: Texts around what is not a message: "documents" with {documents}, "document" with {index} and
-                {document}, "summary" with {summary}.
+                {document}, "summary" with {summary}, "recalled" with {recalled}.
             low_water: Share of the budget that a stable window is cut to once it is full; a first window, which follows
                 none, is cut to halfway between that and the budget.
+            recall: Share of the budget that a stable window may spend on messages it dropped and the current turn asks
+                for (`query`, `relevance`): they are quoted whole in one user message before that turn, in what room there
+                is, and are gone with it, so that a prompt cache loses nothing but their tokens. Not while calls of tools
+                are in the window: over many steps they would be paid again and again. 0 for none.
             tuning: Constants of what a message of a conversation is worth, over the defaults that were chosen by evidence
                 recall: "recency_floor", "related_recency_floor", "relevance_floor", "information", "fidelity",
                 "fidelity_power", "fusion", "nearness", "power", "near", "tail", "reach"; for those who measure (`python -m

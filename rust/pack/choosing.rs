@@ -62,16 +62,23 @@ impl Packing<'_> {
             let memo = self.memo();
             if let Some(memo) = memo {
                 self.stick(memo)?;
-                if let Some(chosen) = self.as_before(memo)? {
+                if let Some(mut chosen) = self.as_before(memo)? {
+                    self.recall(&mut chosen, Some(memo))?;
                     return Ok(chosen);
                 }
                 // What is cut now is gone when the next question comes: what says much stays, whatever was asked last.
                 self.information = self.informing(&histories.information());
             }
-            let mark = self.mark(memo.is_none())?;
+            self.sticky.steady = self.steady_tools(&scores)?;
+            let mark = self.mark(memo.is_none());
             match self.choose_within(mark, &scores) {
                 Err(Error::RequiredOverflow { .. }) => {}
-                other => return other,
+                other => {
+                    let mut chosen = other?;
+                    self.information.clear();
+                    self.recall(&mut chosen, memo)?;
+                    return Ok(chosen);
+                }
             }
         }
         self.choose_within(self.budget, &scores)
@@ -243,16 +250,15 @@ impl Packing<'_> {
         }
         let mut tools = None;
         let mut hidden = HashSet::new();
-        let mut are_as_before = false;
+        let mut is_steady = false;
         if let Some(tooling) = &tooling {
             let left = room.saturating_sub(must);
             let share = ((left as f64 * self.settings.tools_share) as u64).saturating_add(for_tools);
             let limit = share.max(tools_least).min(left);
-            // Tools come before everything else, so showing others than before costs a prompt cache all of it.
-            let before = self.tools_before(tooling, |index| self.is_in_required(index), limit.max(left / 2))?;
-            are_as_before = before.is_some();
-            let fit = match before {
-                Some(before) => before,
+            let steady = self.sticky.steady.clone().filter(|steady| steady.tokens <= left);
+            is_steady = steady.is_some();
+            let fit = match steady {
+                Some(steady) => steady,
                 None => tooling.fit(limit, &tooling.keep(&used.names, n_required, limit)?)?,
             };
             hidden = tooling.hidden(&fit.shown);
@@ -281,7 +287,7 @@ impl Packing<'_> {
         chosen.open = open;
         chosen.toolless = toolless;
         chosen.tools = tools;
-        if !are_as_before {
+        if !is_steady {
             self.refit(&mut chosen, tooling.as_ref(), budget)?;
         }
         if let (None, Some(set)) = (&chosen.tools, self.it.tools) {
@@ -311,7 +317,7 @@ impl Packing<'_> {
         Ok(())
     }
 
-    fn is_in_required(&self, index: usize) -> bool {
+    pub(super) fn is_in_required(&self, index: usize) -> bool {
         let groups = self.found.groups.iter().zip(&self.is_required);
         groups.filter(|(_, is_required)| **is_required).any(|(group, _)| group.indices().any(|one| one == index))
     }
@@ -345,7 +351,7 @@ impl Packing<'_> {
     }
 
     /// Names of tools that calls name, those of required groups first, then by their latest call.
-    fn used(&self) -> Used<'_> {
+    pub(super) fn used(&self) -> Used<'_> {
         let mut used = Used { names: Vec::new(), n_required: 0 };
         if self.it.tools.is_none_or(crate::tools::ToolSet::is_empty) {
             return used;
@@ -366,9 +372,9 @@ impl Packing<'_> {
     }
 }
 
-struct Used<'a> {
-    names: Vec<&'a str>,
-    n_required: usize,
+pub(super) struct Used<'a> {
+    pub(super) names: Vec<&'a str>,
+    pub(super) n_required: usize,
 }
 
 /// The memo of what was chosen.

@@ -50,6 +50,8 @@ pub struct Settings {
     pub tuning: Tuning,
     /// Share of the budget that a stable window is cut to, so that it can grow again before the next cut.
     pub low_water: f64,
+    /// Share of the budget that quotes of what was cut may take in a stable window.
+    pub recall: f64,
     /// Whether a window keeps the beginning that was sent before.
     pub is_stable: bool,
 }

@@ -68,7 +68,7 @@ impl Packing<'_> {
     }
 
     /// Type weight x recency x relevance.
-    fn priority(&self, what: What) -> f64 {
+    pub(super) fn priority(&self, what: What) -> f64 {
         let weight = |kind: Kind| self.settings.weights.get(kind.index()).copied().unwrap_or(0.0);
         match what {
             What::Summary => weight(Kind::SUMMARY),

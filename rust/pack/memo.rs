@@ -20,12 +20,15 @@ pub enum Form {
     Short(u8),
     /// With its tool results in the n-th of their smaller forms, from 1.
     Results(u8),
+    /// Not in its place, but quoted for the current turn.
+    Recalled,
 }
 
 impl Form {
     const fn letter(self) -> char {
         match self {
             Self::Out => 'x',
+            Self::Recalled => 'r',
             Self::Full => 'f',
             Self::Short(n) => (b'a' + if n > 4 { 3 } else { n.saturating_sub(1) }) as char,
             Self::Results(n) => (b'A' + if n > 20 { 19 } else { n.saturating_sub(1) }) as char,
@@ -35,6 +38,7 @@ impl Form {
     fn of(letter: char) -> Option<Self> {
         Some(match letter {
             'x' => Self::Out,
+            'r' => Self::Recalled,
             'f' => Self::Full,
             'a'..='d' => Self::Short(letter as u8 - b'a' + 1),
             'A'..='T' => Self::Results(letter as u8 - b'A' + 1),

@@ -14,6 +14,7 @@ mod late;
 mod memo;
 mod plan;
 mod purchase;
+mod recall;
 mod report;
 pub mod shorten;
 mod stable;

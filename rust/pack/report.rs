@@ -47,6 +47,8 @@ pub enum Label {
     Summary,
     /// Without the calls that were never answered.
     Repaired,
+    /// Quoted whole before the current turn, not in its place.
+    Recalled,
     /// The n-th of the renditions that the caller gave, counted from 1.
     Given(u16),
 }
@@ -60,6 +62,7 @@ impl Label {
             Self::Shortened => "shortened",
             Self::Summary => "summary",
             Self::Repaired => "repaired",
+            Self::Recalled => "recalled",
             Self::Given(_) => "rendition",
         }
     }

@@ -1,5 +1,7 @@
 //! A window that begins as the last one did: what was sent is sent again while it fits, and a cut leaves room to grow.
 
+use std::collections::HashSet;
+
 use crate::Result;
 use crate::chat::group::Group;
 use crate::tools::{Fit, Shown, ToolSet};
@@ -22,10 +24,14 @@ pub(super) struct Sticky {
     pub(super) forms: Vec<Form>,
     /// Tokens of each group as it came in: the packing's own count is of how it was shown.
     pub(super) whole: Vec<u64>,
+    /// Messages that were quoted for the turn that was current.
+    pub(super) recalled: Vec<usize>,
     /// Groups that were left out and stay out.
     pub(super) gone: Vec<usize>,
     /// How the tools were shown.
     pub(super) tools: Vec<Shown>,
+    /// How the tools are shown until the next cut at the least.
+    pub(super) steady: Option<Fit>,
 }
 
 impl Sticky {
@@ -45,8 +51,20 @@ impl<'a> Packing<'a> {
 
     /// From now on no message is shown larger than it was, and what was left out stays out.
     pub(super) fn stick(&mut self, memo: &Memo) -> Result<()> {
-        let mut sticky =
-            Sticky { forms: memo.forms.clone(), whole: self.full.clone(), gone: Vec::new(), tools: memo.tools.clone() };
+        let mut sticky = Sticky {
+            forms: memo.forms.clone(),
+            whole: self.full.clone(),
+            recalled: Vec::new(),
+            gone: Vec::new(),
+            tools: memo.tools.clone(),
+            steady: None,
+        };
+        for (index, form) in sticky.forms.iter_mut().enumerate() {
+            if *form == Form::Recalled {
+                *form = Form::Out;
+                sticky.recalled.push(index);
+            }
+        }
         for (at, group) in self.found.groups.iter().enumerate() {
             let is_out = |index: &usize| sticky.form(*index) == Form::Out;
             let out: Vec<usize> = group.indices().filter(is_out).collect();
@@ -76,7 +94,7 @@ impl<'a> Packing<'a> {
     /// What was sent before, and all that is new in full, if that fits. Documents take what is left.
     pub(super) fn as_before(&self, memo: &Memo) -> Result<Option<Chosen>> {
         let mut chosen = Chosen { forms: vec![Form::Out; self.it.messages.len()], ..Chosen::default() };
-        let was_out = |index: usize| memo.forms.get(index) == Some(&Form::Out);
+        let was_out = |index: usize| matches!(memo.forms.get(index), Some(Form::Out | Form::Recalled));
         for (at, group) in self.found.groups.iter().enumerate() {
             if self.sticky.gone.binary_search(&at).is_ok() {
                 if group.indices().any(|index| !was_out(index)) {
@@ -165,23 +183,54 @@ impl<'a> Packing<'a> {
 
     /// What a window is cut to: the low-water mark, or above it where what must be in is. A first window is cut to halfway
     /// between the mark and the budget: nothing was sent that a second cut would lose, and more of the past is in it.
-    pub(super) fn mark(&self, is_first: bool) -> Result<u64> {
+    pub(super) fn mark(&self, is_first: bool) -> u64 {
         let low = self.low_water();
         let low = if is_first { low + self.budget.saturating_sub(low) / 2 } else { low };
-        let groups = self.found.groups.iter().enumerate();
-        let required: Vec<usize> =
-            groups.filter(|(at, _)| self.is_required.get(*at) == Some(&true)).map(|(at, _)| at).collect();
-        let tokens = required.iter().filter_map(|at| self.full.get(*at));
-        let mut must = tokens.fold(self.base, |sum, tokens| sum.saturating_add(*tokens));
-        if let Some(tooling) = self.tooling(&[]) {
-            let names: Vec<&str> = required.iter().flat_map(|at| self.calls(*at)).collect();
-            must = must.saturating_add(tooling.least(&names)?);
-        }
+        let tools = self.sticky.steady.as_ref().map_or(0, |tools| tools.tokens);
+        let must = self.must().saturating_add(self.base).saturating_add(tools);
         if must <= low {
-            return Ok(low);
+            return low;
         }
         let rest = self.budget.saturating_sub(must);
-        Ok(self.budget.min(must.saturating_add((rest as f64 * SHARE_BESIDE_REQUIRED) as u64)))
+        self.budget.min(must.saturating_add((rest as f64 * SHARE_BESIDE_REQUIRED) as u64))
+    }
+
+    /// Tokens of what must be in, in full.
+    fn must(&self) -> u64 {
+        let groups = self.full.iter().zip(&self.is_required);
+        groups.filter(|(_, is_required)| **is_required).fold(0_u64, |sum, (tokens, _)| sum.saturating_add(*tokens))
+    }
+
+    /// The tools, as they are shown from a cut on: as before where that leaves the messages half of what they may have and no
+    /// call needs another; else every tool, the others in their smallest form, where that does; else what fits the tools'
+    /// share, with those that were shown before the ones that were not. Tools come before everything else, so a prompt cache
+    /// loses all when they change: they are chosen for the whole budget, not for the mark that the messages are cut to, and not
+    /// by what is asked now alone. None: what must be in leaves no room for them, or there are none.
+    pub(super) fn steady_tools(&self, scores: &[f64]) -> Result<Option<Fit>> {
+        let Some(tooling) = self.tooling(scores).filter(|tooling| !tooling.set.is_empty()) else { return Ok(None) };
+        let used = self.used();
+        let least = tooling.least(used.names.get(..used.n_required).unwrap_or_default())?;
+        let room = self.budget.saturating_sub(self.base);
+        let Some(left) = room.checked_sub(self.must()).filter(|left| *left >= least) else { return Ok(None) };
+        let limit = ((left as f64 * self.settings.tools_share) as u64).max(least);
+        if let Some(before) = self.tools_before(&tooling, |index| self.is_in_required(index), limit.max(left / 2))? {
+            return Ok(Some(before));
+        }
+        let mut names = used.names;
+        let hidden = tooling.hidden(&self.sticky.tools);
+        let (shown, others): (Vec<&str>, Vec<&str>) =
+            tooling.set.iter().map(crate::tools::Tool::name).partition(|name| !hidden.contains(name));
+        let known: HashSet<&str> = names.iter().copied().collect();
+        if self.sticky.tools.len() == tooling.set.len() {
+            names.extend(shown.iter().filter(|name| !known.contains(*name)));
+        }
+        let mut all = names.clone();
+        all.extend(shown.iter().chain(&others).filter(|name| !known.contains(*name)));
+        let all_least = tooling.least(&all)?;
+        if all_least <= left / 2 {
+            return Ok(Some(tooling.fit(limit.max(all_least), &all)?));
+        }
+        Ok(Some(tooling.fit(limit, &tooling.keep(&names, used.n_required, limit)?)?))
     }
 
     /// Whether any of a group's messages is shown.

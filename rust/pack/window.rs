@@ -30,6 +30,8 @@ pub enum Placed {
     },
     /// The documents, as a user message of this text.
     Documents(String),
+    /// What was said before and is quoted again, as a user message of this text.
+    Recalled(String),
     /// The summary, as a system message of this text.
     Summary(String),
 }
@@ -89,6 +91,10 @@ impl Packing<'_> {
         if !pieces.is_empty() {
             total = total.saturating_add(self.documents_tokens(&pieces)?);
         }
+        let quotes = self.quotes(chosen);
+        if !quotes.is_empty() {
+            total = total.saturating_add(self.recalled_tokens(&quotes)?);
+        }
         Ok(total.saturating_add(chosen.summary.as_ref().map_or(0, |summary| summary.tokens)))
     }
 
@@ -103,7 +109,7 @@ impl Packing<'_> {
     pub(super) fn message_tokens(&self, index: usize, repairs: &[Edit], form: Form) -> Result<u64> {
         let Some(entry) = self.it.messages.get(index) else { return Ok(0) };
         let short = match form {
-            Form::Out => return Ok(0),
+            Form::Out | Form::Recalled => return Ok(0),
             Form::Full => return entry.cost.edited(&entry.message, repairs, self.counter),
             Form::Short(n) => entry.shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
             Form::Results(n) => entry.result_shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
@@ -146,13 +152,14 @@ impl Packing<'_> {
             .collect();
         let mut after_prompt = 0;
         let mut documents = documents;
+        let quotes = self.quotes(&chosen);
+        let mut recalled = (!quotes.is_empty()).then(|| self.settings.templates.recalled(&quotes));
         for (index, form) in chosen.forms.iter().enumerate() {
-            if Some(index) == current
-                && let Some(text) = documents.take()
-            {
-                placed.push(Placed::Documents(text));
+            if Some(index) == current {
+                placed.extend(recalled.take().map(Placed::Recalled));
+                placed.extend(documents.take().map(Placed::Documents));
             }
-            if *form != Form::Out {
+            if !matches!(form, Form::Out | Form::Recalled) {
                 let edits = self.edits(index, *form, repairs.get(&index).copied().unwrap_or_default())?;
                 placed.push(Placed::Message { index, edits });
             }
@@ -191,7 +198,7 @@ impl Packing<'_> {
     fn edits(&self, index: usize, form: Form, repairs: &[Edit]) -> Result<Vec<Edit>> {
         let Some(entry) = self.it.messages.get(index) else { return Ok(Vec::new()) };
         let short = match form {
-            Form::Out | Form::Full => return Ok(repairs.to_vec()),
+            Form::Out | Form::Full | Form::Recalled => return Ok(repairs.to_vec()),
             Form::Short(n) => entry.shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
             Form::Results(n) => entry.result_shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
         };
@@ -219,7 +226,10 @@ impl Packing<'_> {
             };
             for member in &group.members {
                 let form = chosen.forms.get(member.index).copied().unwrap_or_default();
-                let tokens = self.message_tokens(member.index, &member.repairs, form)?;
+                let tokens = match form {
+                    Form::Recalled => self.counter.count(&self.quote(member.index))?,
+                    _ => self.message_tokens(member.index, &member.repairs, form)?,
+                };
                 let fate = match self.label(member.index, form, !member.repairs.is_empty())? {
                     Some(label) => Fate::Kept(label),
                     None => Fate::Dropped(why),
@@ -248,6 +258,7 @@ impl Packing<'_> {
         let Some(entry) = self.it.messages.get(index) else { return Ok(None) };
         let short = match form {
             Form::Out => return Ok(None),
+            Form::Recalled => return Ok(Some(Label::Recalled)),
             Form::Full if is_repaired => return Ok(Some(Label::Repaired)),
             Form::Full => return Ok(Some(Label::Full)),
             Form::Short(n) => entry.shorts(self.counter)?.get(usize::from(n).wrapping_sub(1)),
@@ -323,6 +334,13 @@ impl Window {
     pub fn is_as_given(&self, n: usize) -> bool {
         let is_in_place = |(n, placed): (usize, &Placed)| matches!(placed, Placed::Message { index, edits } if *index == n && edits.is_empty());
         self.placed.len() == n && *self.is_plain.get_or_init(|| self.placed.iter().enumerate().all(is_in_place))
+    }
+
+    /// How many of the messages come before what stands there for this turn alone.
+    #[must_use]
+    pub fn n_lasting(&self) -> usize {
+        let is_passing = |placed: &Placed| matches!(placed, Placed::Documents(_) | Placed::Recalled(_));
+        self.placed.iter().position(is_passing).unwrap_or(self.placed.len())
     }
 
     pub(super) fn place_summary(&mut self, text: String, is_beside: bool) {

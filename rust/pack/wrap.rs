@@ -13,6 +13,7 @@ pub struct Templates {
     documents: (String, String),
     document: String,
     summary: (String, String),
+    recalled: (String, String),
 }
 
 impl Default for Templates {
@@ -23,12 +24,13 @@ impl Default for Templates {
             documents: ("Documents that may help:\n".to_owned(), String::new()),
             document: "<document index=\"{index}\">\n{document}\n</document>\n".to_owned(),
             summary: ("Summary of the conversation so far:\n".to_owned(), String::new()),
+            recalled: ("Said earlier in this conversation:\n".to_owned(), String::new()),
         }
     }
 }
 
 impl Templates {
-    /// Replace the template called `name`: "documents", "document" or "summary".
+    /// Replace the template called `name`: "documents", "document", "summary" or "recalled".
     ///
     /// # Errors
     /// `Error::UnknownName`; `Error::Argument` where the template has no place for what it wraps.
@@ -41,12 +43,13 @@ impl Templates {
         match name {
             "documents" => self.documents = around("{documents}")?,
             "summary" => self.summary = around("{summary}")?,
+            "recalled" => self.recalled = around("{recalled}")?,
             "document" => {
                 around("{document}")?;
                 text.clone_into(&mut self.document);
             }
             _ => {
-                let known = ["documents", "document", "summary"].map(str::to_owned).to_vec();
+                let known = ["documents", "document", "summary", "recalled"].map(str::to_owned).to_vec();
                 return Err(Error::UnknownName { what: "template", name: name.to_owned(), known });
             }
         }
@@ -66,6 +69,13 @@ impl Templates {
     pub fn documents(&self, pieces: &[String]) -> String {
         let (before, after) = &self.documents;
         [before.as_str(), &pieces.concat(), after].concat()
+    }
+
+    /// What is quoted, each as it is quoted.
+    #[must_use]
+    pub fn recalled(&self, quotes: &[String]) -> String {
+        let (before, after) = &self.recalled;
+        [before.as_str(), &quotes.concat(), after].concat()
     }
 
     /// The summary.

@@ -291,7 +291,7 @@ impl OpenWindow {
                     let Some(object) = objects.get(*index) else { continue };
                     messages.push(edited(object, edits)?.unbind());
                 }
-                Placed::Documents(text) => messages.push(plain_message(py, "user", text)?),
+                Placed::Documents(text) | Placed::Recalled(text) => messages.push(plain_message(py, "user", text)?),
                 Placed::Summary(text) => messages.push(plain_message(py, "system", text)?),
             }
         }

@@ -62,7 +62,7 @@ impl Packer {
     #[pyo3(signature = (
         max_tokens, tokenizer=None, *, output_reserve=None, strategy="optimal", weights=None, recency=None,
         summarizer=None, late_summary=true, alpha=DEFAULT_ALPHA, overhead=None, item_overhead=0, tools_share=0.25,
-        tool_overhead=None, templates=None, low_water=0.5, tuning=None, max_states=None, deadline_s=None, cache_bytes=DEFAULT_CACHE_BYTES
+        tool_overhead=None, templates=None, low_water=0.5, recall=0.25, tuning=None, max_states=None, deadline_s=None, cache_bytes=DEFAULT_CACHE_BYTES
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments are the interface")]
     fn new(
@@ -82,6 +82,7 @@ impl Packer {
         tool_overhead: Option<(u64, u64)>,
         templates: Option<&Bound<'_, PyDict>>,
         low_water: f64,
+        recall: f64,
         tuning: Option<&Bound<'_, PyDict>>,
         max_states: Option<u64>,
         deadline_s: Option<f64>,
@@ -114,6 +115,7 @@ impl Packer {
             templates: read_templates(templates)?,
             tuning: read_tuning(tuning, is_stable)?,
             low_water: share_of("low_water", low_water)?,
+            recall: share_of("recall", recall)?,
         };
         Ok(Self {
             max_tokens,

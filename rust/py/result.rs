@@ -79,6 +79,13 @@ impl Packed {
         }
     }
 
+    fn n_lasting(&self) -> Option<usize> {
+        match self {
+            Self::Items { .. } => None,
+            Self::Window(window) => Some(window.n_lasting()),
+        }
+    }
+
     /// The type of message `index` of a conversation.
     fn kind(&self, index: usize) -> Option<&'static str> {
         match self {
@@ -172,6 +179,12 @@ impl PackResult {
     #[getter]
     fn memo(&self) -> Option<String> {
         self.packed.memo().map(ToString::to_string)
+    }
+
+    /// How many of the messages the next window begins with too, unless it is cut.
+    #[getter]
+    fn n_lasting(&self) -> Option<usize> {
+        self.packed.n_lasting()
     }
 
     /// Tokens of the whole request.

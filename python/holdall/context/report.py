@@ -11,7 +11,8 @@ class Kept(NamedTuple):
     Attributes:
         source: "item", "message", "tool", "document", "summary" or "system".
         index: Position in that input.
-        rendition: "full", "shortened", "summary", "repaired" (without calls that were never answered), or the name of a rendition that the caller gave.
+        rendition: "full", "shortened", "summary", "repaired" (without calls that were never answered), "recalled" (quoted
+            whole before the current turn, not in its place), or the name of a rendition that the caller gave.
         tokens: What it costs in the window.
     """
 

@@ -22,8 +22,8 @@ class Window:
         messages: The messages, in the format they came in.
         system: The system prompt, where the format keeps it apart.
         tools: The tool schemas.
-        kept: How each message that is in is shown, by its index: "full" or the name of a shorter form. None: the messages
-            that are in unchanged are found by comparing.
+        kept: How each message that is in is shown, by its index: "full", the name of a shorter form, or "recalled" if another
+            message quotes it whole. None: the messages that are in unchanged are found by comparing.
         summarizer: Input and output tokens of each call to a model that the strategy made.
     """
 

@@ -46,7 +46,7 @@ class Row:
         summarizer_tokens: Input and output tokens of these.
         summarizer_dollars: What they cost; part of `dollars`.
         question_tokens: Input tokens of the questions.
-        recalls: Of each question, the share of its evidence that is in, unchanged.
+        recalls: Of each question, the share of its evidence that is in, unchanged or quoted word for word.
         recalls_any: The same, in any form.
         latencies_us: Microseconds of processor time of each choice: other work on the machine does not count, nor does waiting.
         timeline: Of each turn: messages so far, tokens sent, tokens shared with the request before.

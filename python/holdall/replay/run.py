@@ -15,7 +15,7 @@ from holdall.replay.ledger import Block, Ledger
 from holdall.replay.prices import Price
 from holdall.replay.request import Make, Request, Strategy, Window
 from holdall.replay.rows import Row
-from holdall.replay.shape import groups
+from holdall.replay.shape import groups, text_of
 from holdall.replay.trace import Question, Trace
 
 
@@ -208,12 +208,19 @@ class _Replay:
         self._judge(run, request, messages, window, tokens)
         row.question_tokens += tokens
         there = {block.number for block in messages}
-        whole = sum(self.source[n].number in there for n in question.evidence)
+        whole = sum(self.source[n].number in there or self._is_quoted(n, window) for n in question.evidence)
         shown = sum(
             self.source[n].number in there or (window.kept is not None and n in window.kept) for n in question.evidence
         )
         row.recalls.append(whole / len(question.evidence))
         row.recalls_any.append(shown / len(question.evidence))
+
+    def _is_quoted(self, index: int, window: Window) -> bool:
+        """Whether a message that is said to be recalled stands in another one, word for word."""
+        if window.kept is None or window.kept.get(index) != "recalled":
+            return False
+        text = text_of(self.trace.messages[index])
+        return any(text in text_of(message) for message in window.messages)
 
     def _judge(self, run: _Run, request: Request, messages: Sequence[Block], window: Window, tokens: int) -> None:
         source = self.source[: len(request.messages)]
