@@ -7,6 +7,10 @@ groups (an assistant message with its tool results) until the rest fits, which i
 can do. Both are billed by the providers' rules for prompt caches: what a request shares with the beginning of the one
 before it is read from the cache, from `minimum` tokens on and in steps of `step`; the rest is written to it. The sliding
 window is spared the write fee for whatever is never read back, as if it knew; stable pays it for every new token.
+
+Beside each ratio stands the least that stable's own requests could cost: all that was ever sent before read from the cache.
+Then the evidence in its windows beside a sliding window's, over recorded talks, when questions are asked and while nobody asks;
+and what it costs there, quotes of what was cut included.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ BUDGETS = (32_000, 64_000)
 RECALL_BUDGETS = (4_000, 8_000, 16_000)
 STEP = 10
 SETTLED = 2
-PARTS = 8
+PARTS = 16
 CHATS = 4
 
 Message = dict[str, Any]
@@ -273,6 +277,8 @@ def recall_rows() -> Iterator[dict[str, Any]]:
         conversations = bench_recall.load(bench_recall.DATA / file)
         for budget in RECALL_BUDGETS:
             held = evidence(conversations, budget)
+            if not held:  # no talk is SETTLED windows long
+                continue
             n_asked = sum(len(talk.asked) for talk in held)
             for how, ours, peer in (
                 (f"{n_asked} questions asked", [t.asked for t in held], [t.asked_sliding for t in held]),
@@ -287,7 +293,8 @@ def recall_rows() -> Iterator[dict[str, Any]]:
                 )
                 yield {
                     "what": what, "ours": fmean(map(fmean, ours)), "peer": fmean(map(fmean, peer)), "unit": "",
-                    "ratio": fmean(differences), "must": 0.0, "aim": 0.0,
+                    # A difference whose interval holds 0 is none.
+                    "ratio": fmean(differences), "must": min(0.0, fmean(differences) - high), "aim": 0.0,
                 }  # fmt: skip
 
 
@@ -311,7 +318,7 @@ def chat_rows() -> Iterator[dict[str, Any]]:
             ours = sum(sent.dollars(prices) for sent, _ in pairs)
             peer = sum(sent.dollars(prices, knows_what_is_read=True) for _, sent in pairs)
             what = f"input dollars of stable, {len(talks)} talks of {name} at {budget}, {prices.model} / sliding window"
-            yield {"what": what, "ours": ours, "peer": peer, "unit": "$", "ratio": ours / peer, "must": 0.5, "aim": None,
+            yield {"what": what, "ours": ours, "peer": peer, "unit": "$", "ratio": ours / peer, "must": None, "aim": None,
                    "lower": True}  # fmt: skip
 
 

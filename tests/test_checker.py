@@ -13,6 +13,7 @@ class Row(NamedTuple):
     source: str
     index: int
     reason: str = ""
+    rendition: str = "full"
 
 
 class Result(NamedTuple):

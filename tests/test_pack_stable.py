@@ -121,7 +121,7 @@ def holding(talk: dict[str, Any], budget: int) -> Iterator[tuple[float, float]]:
             first += 1
         asked = [wanted for wanted in questions if wanted and max(wanted) < end]
         if sum(sizes[:end]) > 2 * budget and end % 5 == 0 and asked:
-            kept = {n for n, tokens in session.shown.items() if tokens == sizes[n]}
+            kept = {n for n, tokens in session.shown.items() if tokens == sizes[n]}.union(session.quoted)
             ours = fmean(len(wanted & kept) / len(wanted) for wanted in asked)
             yield ours, fmean(sum(n >= first for n in wanted) / len(wanted) for wanted in asked)
 

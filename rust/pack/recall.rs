@@ -6,7 +6,7 @@
 
 use crate::Result;
 use crate::chat::group::GroupKind;
-use crate::chat::{PartKind, Role};
+use crate::chat::{Message, PartKind, Role};
 
 use super::choosing::Chosen;
 use super::conversation::Packing;
@@ -15,8 +15,9 @@ use super::memo::{Form, Memo};
 use super::plan::{Candidates, choose};
 use super::wrap::message_tokens;
 
-/// What a quote costs besides its text: who said it, and the end of the line.
+/// What a quote costs besides its text, about: who said it, and the end of the line.
 const PER_QUOTE: u64 = 5;
+const PER_NAMED_QUOTE: u64 = 7;
 
 impl Packing<'_> {
     /// Quote what was cut and the current turn asks for, in what is left of the budget.
@@ -37,23 +38,25 @@ impl Packing<'_> {
         if quoted.is_empty() {
             return Ok(());
         }
-        for index in quoted {
-            if let Some(form) = chosen.forms.get_mut(index)
-                && *form == Form::Out
-            {
-                *form = Form::Recalled;
+        let set = |chosen: &mut Chosen, index: usize, from: Form, to: Form| {
+            if let Some(form) = chosen.forms.get_mut(index).filter(|form| **form == from) {
+                *form = to;
             }
+        };
+        for index in &quoted {
+            set(chosen, *index, Form::Out, Form::Recalled);
         }
-        // Only an estimate was fitted; and where the turn has grown, it comes first.
-        while self.total(chosen)? > self.budget {
-            let all_or_last = chosen.forms.iter_mut().rev().filter(|form| **form == Form::Recalled);
-            let mut dropped = 0;
-            for form in all_or_last.take(if is_new { 1 } else { usize::MAX }) {
-                *form = Form::Out;
-                dropped += 1;
-            }
-            if dropped == 0 {
-                break;
+        // What fitted was an estimate: the last ones go until all fits. Where the turn has grown, it needs the room of all.
+        let mut left = quoted.as_slice();
+        while self.total(chosen)? > self.budget
+            && let Some((last, others)) = left.split_last()
+        {
+            set(chosen, *last, Form::Recalled, Form::Out);
+            left = others;
+            if !is_new {
+                for index in std::mem::take(&mut left) {
+                    set(chosen, *index, Form::Recalled, Form::Out);
+                }
             }
         }
         Ok(())
@@ -82,7 +85,8 @@ impl Packing<'_> {
                 continue;
             }
             let Some(entry) = self.it.messages.get(member.index) else { continue };
-            let tokens = entry.cost.parts.iter().fold(PER_QUOTE, |sum, part| sum.saturating_add(part.text));
+            let per_quote = if entry.message.is_named { PER_NAMED_QUOTE } else { PER_QUOTE };
+            let tokens = entry.cost.parts.iter().fold(per_quote, |sum, part| sum.saturating_add(part.text));
             if tokens <= room {
                 candidates.push(self.priority(What::Group(at)), false, tokens);
                 indices.push(member.index);
@@ -99,7 +103,10 @@ impl Packing<'_> {
         self.it.messages.get(index).is_some_and(|entry| {
             let message = &entry.message;
             let has_only_text = message.parts.iter().all(|part| part.kind == PartKind::Text);
-            has_only_text && !message.is_empty && !message.is_reference && matches!(message.role, Role::User | Role::Assistant)
+            has_only_text
+                && !message.is_empty
+                && !message.is_reference
+                && matches!(message.role, Role::User | Role::Assistant)
         })
     }
 
@@ -114,7 +121,11 @@ impl Packing<'_> {
         let Some(entry) = self.it.messages.get(index) else { return String::new() };
         let who = if entry.message.role == Role::Assistant { "assistant" } else { "user" };
         let texts: Vec<&str> = entry.message.parts.iter().map(|part| &*part.text).collect();
-        format!("[{who}] {}\n", texts.join("\n"))
+        let text = texts.join("\n");
+        match name_of(&entry.message, who) {
+            Some(name) => format!("[{who} {name}] {text}\n"),
+            None => format!("[{who}] {text}\n"),
+        }
     }
 
     /// What quotes cost together.
@@ -122,4 +133,12 @@ impl Packing<'_> {
         let text = self.settings.templates.recalled(quotes);
         message_tokens(self.it.format, "user", &text, self.counter, &self.settings.overhead)
     }
+}
+
+/// The name that a message carries besides its role, where it says nothing else.
+fn name_of<'a>(message: &'a Message, role: &str) -> Option<&'a str> {
+    let strings = &message.rest.strings;
+    (message.is_named && strings.len() == 2)
+        .then(|| strings.iter().find(|one| one.as_ref() != role))?
+        .map(AsRef::as_ref)
 }

@@ -81,7 +81,7 @@ impl Packed {
 
     fn n_lasting(&self) -> Option<usize> {
         match self {
-            Self::Items { .. } => None,
+            Self::Items(_) => None,
             Self::Window(window) => Some(window.n_lasting()),
         }
     }
