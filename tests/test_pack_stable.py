@@ -136,7 +136,7 @@ def test_cuts_keep_much_of_the_evidence_that_a_sliding_window_holds(
     pairs = [pair for line in (lines if full else lines[:3]) for pair in holding(json.loads(line), budget)]
     ours, sliding = fmean(pair[0] for pair in pairs), fmean(pair[1] for pair in pairs)
     report(f"LoCoMo at {budget}: {ours:.3f} of the evidence kept, {sliding:.3f} by a sliding window")
-    assert ours >= 0.8 * sliding
+    assert ours >= 0.9 * sliding
 
 
 round_of = st.one_of(

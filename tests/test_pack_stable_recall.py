@@ -163,9 +163,7 @@ def test_any_chat_is_valid_and_its_beginning_stays(said: list[Message], budget: 
 
 @pytest.mark.data
 @pytest.mark.parametrize("budget", [4_000])
-def test_a_question_finds_what_a_sliding_window_has_lost(
-    budget: int, recorded: Path, full: bool, report: Any
-) -> None:
+def test_a_question_finds_what_a_sliding_window_has_lost(budget: int, recorded: Path, full: bool, report: Any) -> None:
     """Asked of recorded talks at any time: far more of the evidence is in the window."""
     lines = (recorded / "recall" / "locomo10_NC.jsonl").read_text(encoding="utf-8").splitlines()
     ours, sliding = [], []

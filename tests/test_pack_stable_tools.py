@@ -111,7 +111,7 @@ def test_recorded_agents_have_the_tool_that_they_call_next(
             n_turns += 1
             n_changes += last is not None and result.tools != last
             last = result.tools
-            calls = trace.messages[end].get("tool_calls") or []
+            calls = next(iter(trace.messages[end : end + 1]), {}).get("tool_calls") or []
             n_calls += len(calls)
             n_missing += sum(call["function"]["name"] not in names(last) for call in calls)
     report(

@@ -523,8 +523,10 @@ class PackResult(Sequence[_T_co]):
 
     @property
     def n_lasting(self) -> int | None:
-        """How many leading messages the next stable window begins with too, unless it is cut: all that come before documents
-        and quotes, which are there for this turn alone. A cache breakpoint belongs at the last of them. None for items.
+        """How many leading messages the next stable window begins with too, unless it is cut; None for items.
+
+        They are all that come before documents and quotes, which are there for this turn alone. A cache breakpoint belongs
+        at the last of them.
         """
 
     @property
