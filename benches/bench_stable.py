@@ -40,7 +40,7 @@ BUDGETS = (32_000, 64_000)
 RECALL_BUDGETS = (4_000, 8_000, 16_000)
 STEP = 10
 SETTLED = 2
-PARTS = 16
+EACH_TIME = 12
 CHATS = 4
 
 Message = dict[str, Any]
@@ -195,7 +195,7 @@ def evidence(conversations: Sequence[bench_recall.Conversation], budget: int, **
 
     Every message comes in as one request, and questions are asked at every STEP-th from where the talk is SETTLED windows
     long: a window just cut holds half of its budget and one before a cut all of it, so where in between a talk ends is chance.
-    Each time another part of the questions is asked, one at a time, as the last user message of a request that the talk then
+    Each time about EACH_TIME of the questions are asked, others than the last time, one at a time, as the last user message of a request that the talk then
     goes on without; and all of them are looked up in the window of the talk itself, which nobody has asked anything yet.
     """
     tok = Tokenizer("cl100k_base")
@@ -221,7 +221,8 @@ def evidence(conversations: Sequence[bench_recall.Conversation], budget: int, **
                 held.unasked.append(fmean(len(wanted & kept) / len(wanted) for _, wanted in known))
                 by_age = [sum(n >= first for n in wanted) / len(wanted) for _, wanted in known]
                 held.unasked_sliding.append(fmean(by_age))
-                for question, wanted in known[end // STEP % PARTS :: PARTS]:
+                n_parts = max(len(talk.questions) // EACH_TIME, 1)
+                for question, wanted in known[end // STEP % n_parts :: n_parts]:
                     asked = [*history[:end], {"role": "user", "content": question}]
                     # The sliding window is spared the tokens of the question.
                     kept = whole(packer.pack_messages(asked, previous=memo))
@@ -294,7 +295,7 @@ def recall_rows() -> Iterator[dict[str, Any]]:
                 yield {
                     "what": what, "ours": fmean(map(fmean, ours)), "peer": fmean(map(fmean, peer)), "unit": "",
                     # A difference whose interval holds 0 is none.
-                    "ratio": fmean(differences), "must": min(0.0, fmean(differences) - high), "aim": 0.0,
+                    "ratio": fmean(differences), "must": 0.0 if high < 0 else min(0.0, fmean(differences)), "aim": 0.0,
                 }  # fmt: skip
 
 
@@ -317,7 +318,7 @@ def chat_rows() -> Iterator[dict[str, Any]]:
             prices = PRICES[2]
             ours = sum(sent.dollars(prices) for sent, _ in pairs)
             peer = sum(sent.dollars(prices, knows_what_is_read=True) for _, sent in pairs)
-            what = f"input dollars of stable, {len(talks)} talks of {name} at {budget}, {prices.model} / sliding window"
+            what = f"where turns ask for quotes: input dollars of stable, {len(talks)} talks of {name} at {budget}, {prices.model} / sliding window"
             yield {"what": what, "ours": ours, "peer": peer, "unit": "$", "ratio": ours / peer, "must": None, "aim": None,
                    "lower": True}  # fmt: skip
 
