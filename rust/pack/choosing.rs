@@ -52,6 +52,7 @@ pub(super) struct Chosen {
 impl Packing<'_> {
     /// Choose what is in.
     pub(super) fn choose(&mut self, histories: &mut Histories) -> Result<Chosen> {
+        self.check_relevance()?;
         if let Some(chosen) = self.all_in()? {
             return Ok(chosen);
         }
@@ -97,13 +98,25 @@ impl Packing<'_> {
         if parts.fold(self.base, |sum, tokens| sum.saturating_add(*tokens)) > self.budget {
             return Ok(None);
         }
-        let field = self.field(&HashSet::new(), false, false)?;
-        let value = field.whats.iter().map(|what| self.worth(*what)).sum();
-        let plan = Plan { chosen: vec![Some(0); field.whats.len()], tokens: 0, value, bound: value };
-        let mut chosen = self.chosen(field, &plan);
+        let mut chosen = self.whole(&HashSet::new())?;
+        if self.it.start_on_user {
+            let early: HashSet<usize> = self.early(&chosen).into_iter().collect();
+            if !early.is_empty() {
+                chosen = self.whole(&early)?;
+                chosen.before_user = early;
+            }
+        }
         chosen.tools = tools;
         // Templates other than ours may cost a token at the seams of the documents.
         Ok((self.total(&chosen)? <= self.budget).then_some(chosen))
+    }
+
+    /// Everything in full but the groups in `left_out`.
+    fn whole(&self, left_out: &HashSet<usize>) -> Result<Chosen> {
+        let field = self.field(left_out, false, false)?;
+        let value = field.whats.iter().map(|what| self.worth(*what)).sum();
+        let plan = Plan { chosen: vec![Some(0); field.whats.len()], tokens: 0, value, bound: value };
+        Ok(self.chosen(field, &plan))
     }
 
     pub(super) fn whole_summary(&self, text: &str) -> Shortened {
@@ -125,12 +138,26 @@ impl Packing<'_> {
         entries.map(|entry| entry.message.searchable()).collect::<Vec<_>>().join("\n")
     }
 
+    /// The caller's relevance must be one score per message, whether or not it is needed this time.
+    fn check_relevance(&self) -> Result<()> {
+        let Some(given) = self.it.relevance else { return Ok(()) };
+        if let Some((at, score)) = given.iter().enumerate().find(|(_, score)| !(score.is_finite() && **score >= 0.0)) {
+            return Err(Error::Argument(format!("relevance[{at}] must be finite and at least 0, not {score}")));
+        }
+        let n = self.it.messages.len();
+        if given.len() != n {
+            let text = format!("{} relevance scores for {n} messages; give one each", given.len());
+            return Err(Error::Argument(text));
+        }
+        Ok(())
+    }
+
     /// Relevance of each message, 0 to 1; none where the query says nothing of any.
     fn score(&self, histories: &mut Histories, query: &Terms) -> Result<Vec<f64>> {
         let tuning = &self.settings.tuning;
         let mut scores = histories.scores(self.it.keys, self.it.messages, query);
         self.leave_out_required(&mut scores);
-        let given = self.it.relevance.map(|given| self.checked(given)).transpose()?;
+        let given = self.it.relevance.map(|given| self.optional(given));
         if let Some(given) = &given {
             scores = fuse_by_score(&scores, given, tuning.fusion)?;
         }
@@ -145,19 +172,10 @@ impl Packing<'_> {
     }
 
     /// The caller's own scores, without those of what must be in.
-    fn checked(&self, given: &[f64]) -> Result<Vec<f64>> {
-        if let Some(at) = given.iter().position(|score| !score.is_finite() || *score < 0.0) {
-            let text = format!("relevance[{at}] must be finite and at least 0, not {}", given[at]);
-            return Err(Error::Argument(text));
-        }
-        if given.len() != self.it.messages.len() {
-            let text =
-                format!("{} relevance scores for {} messages; give one each", given.len(), self.it.messages.len());
-            return Err(Error::Argument(text));
-        }
+    fn optional(&self, given: &[f64]) -> Vec<f64> {
         let mut given = given.to_vec();
         self.leave_out_required(&mut given);
-        Ok(given)
+        given
     }
 
     /// What must be in has no score: the query itself would outshine what it asks for.
