@@ -50,6 +50,7 @@ pub(super) fn read<N: Node>(node: &N) -> Result<Message, Fault> {
         calls: reader.calls,
         answers: reader.answers,
         is_reference: false,
+        is_compaction: role == Role::Assistant && reader.has_compaction,
     })
 }
 
@@ -70,5 +71,6 @@ pub(super) fn read_system<N: Node>(node: &N) -> Result<Message, Fault> {
         answers: Vec::new(),
         links_next: false,
         is_reference: false,
+        is_compaction: false,
     })
 }

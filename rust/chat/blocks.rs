@@ -74,6 +74,7 @@ impl<'a, M: Borrow<Message>> Builder<'a, M> {
             is_prompt: false,
             is_open: false,
             is_user_turn: false,
+            is_compaction: false,
         });
         self.out.groups.len() - 1
     }
@@ -275,6 +276,10 @@ impl<'a, M: Borrow<Message>> Builder<'a, M> {
                 .members
                 .iter()
                 .any(|m| self.messages.get(m.index).is_some_and(|message| message.borrow().is_user_turn()));
+        }
+        let compacts = |m: &Member| self.messages.get(m.index).is_some_and(|message| message.borrow().is_compaction);
+        if let Some(latest) = kept.iter_mut().rev().find(|group| group.members.iter().any(compacts)) {
+            latest.is_compaction = true;
         }
         let dropped: HashSet<usize> =
             self.out.findings.iter().filter(|finding| finding.at.is_none()).map(|finding| finding.index).collect();

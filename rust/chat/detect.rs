@@ -44,7 +44,7 @@ fn telling<N: Node>(message: &N, is_called_message: &mut bool) -> Option<Format>
                 Some("input_text" | "output_text" | "input_image" | "input_file") => return Some(Format::Responses),
                 Some("image_url" | "file") => return Some(Format::OpenAi),
                 Some("image") if part.given(Key::Source).is_some() => return Some(Format::Anthropic),
-                Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "document") => {
+                Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "document" | "compaction") => {
                     return Some(Format::Anthropic);
                 }
                 Some(other) if other.ends_with("_tool_use") || other.ends_with("_tool_result") => {

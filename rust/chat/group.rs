@@ -45,6 +45,7 @@ pub struct Member {
 
 /// Messages that live or die together.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own; no two make a state")]
 pub struct Group {
     /// What it is.
     pub kind: GroupKind,
@@ -58,6 +59,8 @@ pub struct Group {
     pub is_open: bool,
     /// Whether a user says something in it.
     pub is_user_turn: bool,
+    /// Whether it is the latest that stands for all that was said before it.
+    pub is_compaction: bool,
 }
 
 impl Group {

@@ -1,11 +1,12 @@
 //! What a message is, whichever format it came in.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::media::Media;
 use super::node::Key;
-use super::path::Path;
+use super::path::{Path, Step};
 
 /// A chat format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -166,6 +167,8 @@ pub struct Message {
     pub links_next: bool,
     /// Whether it stands for an item that the provider holds, which may be a call.
     pub is_reference: bool,
+    /// Whether it stands for all that was said before it: what a provider's own compaction gave back.
+    pub is_compaction: bool,
     /// Whether it says nothing: no calls, no results, no media, and no text but white space.
     pub is_empty: bool,
 }
@@ -197,19 +200,19 @@ impl Message {
     /// Whether a user, not a tool, says something here.
     #[must_use]
     pub fn is_user_turn(&self) -> bool {
-        self.role == Role::User
-            && !self.is_empty
-            && (self.answers.is_empty()
-                || self.parts.iter().any(|part| match part.kind {
-                    PartKind::Text => !part.text.trim().is_empty(),
-                    PartKind::Media(_) => !self.is_inside_answer(part),
-                    _ => false,
-                }))
-    }
-
-    /// Whether `part` stands inside a result that is itself a part.
-    #[must_use]
-    pub fn is_inside_answer(&self, part: &Part) -> bool {
-        self.answers.iter().filter_map(|answer| self.parts.get(answer.part?)).any(|outer| part.at.is_within(&outer.at))
+        if self.role != Role::User || self.is_empty || self.answers.is_empty() {
+            return self.role == Role::User && !self.is_empty;
+        }
+        let answers = self.answers.iter().filter_map(|answer| self.parts.get(answer.part?));
+        let answers: HashSet<&[Step]> = answers.map(|outer| outer.at.steps()).collect();
+        let is_inside = |part: &Part| {
+            let steps = part.at.steps();
+            (0..=steps.len()).any(|n| steps.get(..n).is_some_and(|outer| answers.contains(outer)))
+        };
+        self.parts.iter().any(|part| match part.kind {
+            PartKind::Text => !part.text.trim().is_empty(),
+            PartKind::Media(_) => !is_inside(part),
+            _ => false,
+        })
     }
 }

@@ -93,6 +93,7 @@ pub(super) fn read<N: Node>(node: &N) -> Result<Message, Fault> {
         answers: reader.answers,
         links_next: false,
         is_reference: false,
+        is_compaction: false,
     })
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Reader {
     pub(super) rest: Rest,
     pub(super) calls: Vec<Call>,
     pub(super) answers: Vec<Answer>,
+    /// Whether a block of Anthropic's own compaction is among the parts.
+    pub(super) has_compaction: bool,
     fuel: Fuel,
 }
 
@@ -113,6 +115,7 @@ impl Reader {
                 return self.hosted_call(node, at, hosted, rest, depth);
             }
             _ => {
+                self.has_compaction |= kind == "compaction";
                 self.fields(node, &kind, None, &mut rest, depth)?;
                 self.push(at, [None; 2], PartKind::Opaque, Arc::default(), rest);
                 return Ok(());

@@ -74,6 +74,7 @@ fn build(reader: Reader, role: Role, is_named: bool, is_empty: bool) -> Message 
         answers: reader.answers,
         links_next: false,
         is_reference: false,
+        is_compaction: false,
     }
 }
 
@@ -137,5 +138,6 @@ fn item<N: Node>(node: &N, kind: &str) -> Result<Message, Fault> {
     let mut message = build(reader, role, is_named, false);
     message.links_next = kind == "reasoning";
     message.is_reference = kind == "item_reference";
+    message.is_compaction = kind == "compaction";
     Ok(message)
 }

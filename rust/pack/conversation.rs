@@ -184,7 +184,7 @@ impl<'a> Packing<'a> {
             };
             self.kinds.push(kind);
             let is_heavy = self.settings.weights.get(kind.index()).is_some_and(|weight| *weight >= REQUIRED_FROM);
-            self.is_required.push(is_heavy || group.is_prompt || is_current);
+            self.is_required.push(is_heavy || group.is_prompt || is_current || group.is_compaction);
         }
     }
 

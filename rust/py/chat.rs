@@ -237,6 +237,7 @@ fn _chat_groups<'py>(
         figures.set_item("is_prompt", group.is_prompt)?;
         figures.set_item("is_open", group.is_open)?;
         figures.set_item("is_user_turn", group.is_user_turn)?;
+        figures.set_item("is_compaction", group.is_compaction)?;
         groups.append(figures)?;
     }
     let findings: Vec<_> = found
