@@ -67,6 +67,21 @@ impl Packing<'_> {
         Ok(field)
     }
 
+    /// Tokens of the smallest form of a document, in what it is wrapped in.
+    pub(super) fn least_of_document(&self, index: usize) -> Result<u64> {
+        let full = self.document_pieces.get(index).copied().unwrap_or(0);
+        let Some(document) = self.it.documents.get(index) else { return Ok(full) };
+        let own = self.counter.count(&document.text)?;
+        let mut least = full;
+        let shortened = shorten::shortened(&document.text, own, self.counter)?;
+        let summary = shorten::summary(&document.text, own, self.counter)?;
+        for rendition in [shortened, summary].into_iter().flatten() {
+            let text = self.settings.templates.document(index, &rendition.text);
+            least = least.min(self.counter.count(&text)?);
+        }
+        Ok(least)
+    }
+
     /// Type weight x recency x relevance.
     pub(super) fn priority(&self, what: What) -> f64 {
         let weight = |kind: Kind| self.settings.weights.get(kind.index()).copied().unwrap_or(0.0);

@@ -134,7 +134,7 @@ impl Packing<'_> {
         }
         let mut kinds = vec![Kind::OLDER_HISTORY; self.it.messages.len()];
         self.message_rows(&chosen, &mut rows, &mut kinds)?;
-        let documents = self.document_rows(&chosen, &mut rows);
+        let documents = self.document_rows(&chosen, &mut rows)?;
         let total = self.total(&chosen)?;
         let is_beside = self.it.format == Format::Anthropic;
         let summary = chosen.summary.as_ref().map(|summary| self.settings.templates.summary(&summary.text));
@@ -214,12 +214,12 @@ impl Packing<'_> {
             }
         }
         for (at, group) in self.found.groups.iter().enumerate() {
-            let least = self.full.get(at).copied().unwrap_or(0);
+            let full = self.full.get(at).copied().unwrap_or(0);
             let why = if chosen.toolless.contains(&at) {
                 Reason::ToolDropped
             } else if chosen.before_user.contains(&at) {
                 Reason::BeforeUser
-            } else if least > self.budget {
+            } else if full > self.budget && self.least(at)? > self.budget {
                 Reason::TooLarge
             } else {
                 Reason::OverBudget
@@ -268,13 +268,15 @@ impl Packing<'_> {
     }
 
     /// One row per document; the text of the message that they stand in, if any is in.
-    fn document_rows(&self, chosen: &Chosen, rows: &mut Vec<Row>) -> Option<String> {
+    fn document_rows(&self, chosen: &Chosen, rows: &mut Vec<Row>) -> Result<Option<String>> {
         for (index, full) in self.document_pieces.iter().enumerate() {
             let shown = chosen.documents.get(index).and_then(Option::as_ref);
             let fate = match shown {
                 Some(shown) => Fate::Kept(shown.label),
                 None if *full == 0 => Fate::Dropped(Reason::Empty),
-                None if *full > self.budget => Fate::Dropped(Reason::TooLarge),
+                None if *full > self.budget && self.least_of_document(index)? > self.budget => {
+                    Fate::Dropped(Reason::TooLarge)
+                }
                 None => Fate::Dropped(Reason::OverBudget),
             };
             rows.push(Row {
@@ -287,7 +289,7 @@ impl Packing<'_> {
             });
         }
         let pieces = self.pieces(chosen);
-        (!pieces.is_empty()).then(|| self.settings.templates.documents(&pieces))
+        Ok((!pieces.is_empty()).then(|| self.settings.templates.documents(&pieces)))
     }
 
     fn tool_rows(&self, fit: Option<&Fit>, rows: &mut Vec<Row>) -> Result<()> {
