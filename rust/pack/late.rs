@@ -19,6 +19,7 @@ use super::window::Window;
 pub struct Late {
     /// The texts that were dropped, oldest first.
     pub texts: Vec<String>,
+    /// Which messages these are, ascending.
     messages: Vec<usize>,
     /// Tokens that the summary may add.
     limit: u64,
@@ -82,7 +83,7 @@ impl Window {
             return Ok(());
         }
         for row in &mut self.report.rows {
-            if row.source == Source::Message && late.messages.contains(&(row.index as usize)) {
+            if row.source == Source::Message && late.messages.binary_search(&(row.index as usize)).is_ok() {
                 row.fate = Fate::Dropped(Reason::Summarized);
             }
         }

@@ -80,6 +80,10 @@ impl<'a> Packing<'a> {
             }
             let mut shown = 0_u64;
             for member in &group.members {
+                // A repair and a smaller form do not go together; only a memo that was tampered with asks for both.
+                if let (false, Some(form)) = (member.repairs.is_empty(), sticky.forms.get_mut(member.index)) {
+                    *form = Form::Full;
+                }
                 let form = sticky.form(member.index);
                 shown = shown.saturating_add(self.message_tokens(member.index, &member.repairs, form)?);
             }
@@ -146,13 +150,21 @@ impl<'a> Packing<'a> {
         let mut order: Vec<usize> = (0..all.len()).collect();
         order.sort_by(|a, b| relevance(b).total_cmp(&relevance(a)));
         chosen.documents = vec![None; all.len()];
+        let mut used = messages.saturating_add(self.document_frame);
         for at in order {
+            // The parts add up to the whole, or nearly, so most of what does not fit is known without a count of all.
+            let tokens = self.document_pieces.get(at).copied().unwrap_or(0);
+            if used.saturating_add(tokens) > self.budget {
+                continue;
+            }
+            used += tokens;
             if let (Some(slot), Some(document)) = (chosen.documents.get_mut(at), all.get(at)) {
                 slot.clone_from(document);
             }
             if self.total(chosen)? > self.budget
                 && let Some(slot) = chosen.documents.get_mut(at)
             {
+                used -= tokens;
                 *slot = None;
             }
         }
