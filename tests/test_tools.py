@@ -266,7 +266,7 @@ def test_endless_and_deep_tools_are_refused() -> None:
 @pytest.mark.parametrize(("tools", "budget"), [("text", 9), ({"name": "f"}, 9), (7, 9), ([], -1)])
 def test_wrong_arguments_are_refused(tools: Any, budget: int) -> None:
     """A string or a single tool in place of the list, and a negative budget, are named."""
-    with pytest.raises(ArgumentError, match=r"tools must be a list|budget is -1"):
+    with pytest.raises(ArgumentError, match=r"tools must be a list|budget must be an int of at least 0, not -1"):
         fit_tools(tools, budget)
 
 

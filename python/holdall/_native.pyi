@@ -424,7 +424,7 @@ class ContextItem:
 
         Args:
             type: One of `PRIORITY_WEIGHTS`, or a name of your own: it weighs 0.1, with a warning for a near miss.
-            content: Text, or a list of texts and of mappings with a "text". None or blank: dropped as "empty".
+            content: Text, or a list of texts and of mappings with a "text", copied. None or blank: dropped as "empty".
             position: Place in the conversation; ties keep their order.
             metadata: Notes of yours; copied.
             turn_index: The turn it belongs to, for recency.
@@ -602,7 +602,8 @@ class Packer:
                 built-in one that picks sentences. An async one needs `apack` or `apack_messages`.
             late_summary: Whether the greedy strategy summarises dropped older history into what is left, if that is
                 more than 200 tokens.
-            alpha: Exponent of the tokens in the value of a group; 0 is the textbook rule, 1 pays for length in full.
+            alpha: Exponent of the tokens in the value of a group; 0 is the textbook rule, 1 pays for length in full;
+                at most 8.
             overhead: What is counted besides texts, as far as it differs: "per_message" 3, "per_name" 1,
                 "per_request" 3, "per_call" 3, "per_part" 0, and the media figures; "image" takes tokens for each image
                 or a format's name.
@@ -686,8 +687,9 @@ class Packer:
         """Fit a conversation into the budget, counted on the request as it is sent.
 
         Everything that fits comes back as it came, the same objects; empty messages and orphans are left out first. Else
-        the system prompt, the last user message and the last group (calls with their results) must be in, with tool
-        results shortened where they are too large; of the rest what is worth its tokens is in, some of it shortened.
+        the system prompt, the last user message, the last group (calls with their results) and what the provider itself
+        has compacted last must be in, with tool results shortened where they are too large; of the rest what is worth its
+        tokens is in, some of it shortened.
         Calls and their results are in together or not at all.
 
         Args:
@@ -703,7 +705,7 @@ class Packer:
             relevance: One score per message, such as an embedder's, at least 0; what lies above their mean
                 is added to the lexical score, whatever their scale, and what is far from it counts for more, or less.
             previous: The result of the last pack of this conversation, or its memo; for strategy "stable".
-            start_on_user: Whether the first message after the system prompt must be a user's.
+            start_on_user: Whether the first message after the system prompt must be a user's, where there is one.
             format: The format of the messages; None: it is found from them.
             used_tools: Names of tools that count as used, besides those that calls name.
 

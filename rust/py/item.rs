@@ -206,9 +206,9 @@ impl ContextItem {
         py: Python<'_>,
         r#type: &Bound<'_, PyString>,
         content: Bound<'_, PyAny>,
-        position: i64,
+        #[pyo3(from_py_with = read_position)] position: i64,
         metadata: Option<&Bound<'_, PyAny>>,
-        turn_index: i64,
+        #[pyo3(from_py_with = read_turn_index)] turn_index: i64,
         relevance_score: f64,
         required: Option<bool>,
         group: Option<Py<PyString>>,
@@ -227,7 +227,7 @@ impl ContextItem {
         Ok(Self {
             kind: Kind::of(&text_of(r#type)?),
             type_name: r#type.clone().unbind(),
-            content: content.unbind(),
+            content: own_content(content)?,
             position,
             metadata: own,
             turn_index,
@@ -485,8 +485,42 @@ fn read_tokens(tokens: &Bound<'_, PyAny>) -> PyResult<u64> {
         .map_err(|_| Error::Argument(format!("tokens must be an int of at least 0, not {tokens}")).into())
 }
 
+fn read_position(given: &Bound<'_, PyAny>) -> PyResult<i64> {
+    read_place("position", given)
+}
+
+fn read_turn_index(given: &Bound<'_, PyAny>) -> PyResult<i64> {
+    read_place("turn_index", given)
+}
+
+fn read_place(what: &str, given: &Bound<'_, PyAny>) -> PyResult<i64> {
+    given.extract::<i64>().map_err(|error| {
+        if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(given.py()) {
+            return Error::Argument(format!("{what} must be an int of 64 bits, not {given}")).into();
+        }
+        error
+    })
+}
+
+/// The content; a list of parts as a copy, since the item is frozen and keeps its count.
+fn own_content(content: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let Ok(parts) = content.cast::<PyList>() else { return Ok(content.unbind()) };
+    let copy = PyList::empty(content.py());
+    for part in parts {
+        match part.cast::<PyDict>() {
+            Ok(fields) => copy.append(fields.copy()?)?,
+            Err(_) => copy.append(part)?,
+        }
+    }
+    Ok(copy.into_any().unbind())
+}
+
 fn read_renditions(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<Rendition>>> {
     let py = given.py();
+    if given.is_instance_of::<PyString>() {
+        let text = "renditions must be several, such as a list; put the one text into a list";
+        return Err(Error::Argument(text.to_owned()).into());
+    }
     let mut all = Vec::new();
     for one in given.try_iter()? {
         let one = one?;

@@ -407,7 +407,10 @@ fn read_document(index: usize, object: &Bound<'_, PyAny>) -> PyResult<(String, f
         let mut relevance = 1.0;
         for name in ["relevance_score", "score"] {
             if let Some(score) = field(name)? {
-                relevance = score.extract()?;
+                relevance = score.extract().map_err(|_| {
+                    let kind = score.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+                    Error::Argument(format!("the relevance of document {index} must be a number, not {kind}"))
+                })?;
                 break;
             }
         }

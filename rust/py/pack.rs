@@ -15,7 +15,10 @@ use super::parallel::{in_parallel, is_hard, timed};
 use super::request::Request;
 use super::result::{Inputs, PackResult, Packed};
 use super::score::Recency;
-use super::settings::{counter_of, named_strategy, read_templates, read_tokens, read_tuning, read_weights, share_of};
+use super::settings::{
+    counter_of, named_strategy, read_cache_bytes, read_item_overhead, read_summarizer, read_templates, read_tokens,
+    read_tool_costs, read_tuning, read_weights, share_of,
+};
 use super::tokens::text_of;
 use crate::item::TYPES;
 use crate::pack::{
@@ -23,8 +26,10 @@ use crate::pack::{
 };
 use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
 use crate::tokens::Counter;
-use crate::tools::Costs;
 use crate::{Error, Result};
+
+/// With a larger exponent of the tokens, values would be no numbers any more.
+const MOST_ALPHA: f64 = 8.0;
 
 /// Packs items, or a conversation, into a fixed number of tokens.
 #[pyclass(frozen, subclass, module = "holdall._native")]
@@ -77,19 +82,20 @@ impl Packer {
         late_summary: bool,
         alpha: f64,
         overhead: Option<&Bound<'_, PyAny>>,
-        item_overhead: u64,
+        #[pyo3(from_py_with = read_item_overhead)] item_overhead: u64,
         tools_share: f64,
-        tool_overhead: Option<(u64, u64)>,
+        tool_overhead: Option<&Bound<'_, PyAny>>,
         templates: Option<&Bound<'_, PyDict>>,
         low_water: f64,
         recall: f64,
         tuning: Option<&Bound<'_, PyDict>>,
-        max_states: Option<u64>,
+        max_states: Option<&Bound<'_, PyAny>>,
         deadline_s: Option<f64>,
-        cache_bytes: usize,
+        #[pyo3(from_py_with = read_cache_bytes)] cache_bytes: usize,
     ) -> PyResult<Self> {
         let max_tokens = read_tokens("max_tokens", max_tokens)?;
         let output_reserve = output_reserve.map_or(Ok(0), |given| read_tokens("output_reserve", given))?;
+        let max_states = max_states.map_or(Ok(0), |given| read_tokens("max_states", given))?;
         if output_reserve >= max_tokens {
             let text = format!(
                 "output_reserve ({output_reserve}) must be smaller than max_tokens ({max_tokens}): nothing is left for the \
@@ -97,7 +103,9 @@ impl Packer {
             );
             return Err(Error::Argument(text).into());
         }
-        check_non_negative("alpha", alpha)?;
+        if check_non_negative("alpha", alpha)? > MOST_ALPHA {
+            return Err(Error::Argument(format!("alpha must be at most {MOST_ALPHA}, not {alpha}")).into());
+        }
         let seconds = check_non_negative("deadline_s", deadline_s.unwrap_or(0.0))?;
         let weights = weights.map(read_weights).transpose()?.unwrap_or_default();
         let (strategy, is_stable) = named_strategy(strategy)?;
@@ -106,11 +114,11 @@ impl Packer {
             strategy,
             is_stable,
             alpha,
-            limits: Limits { states: max_states.unwrap_or(0), seconds },
+            limits: Limits { states: max_states, seconds },
             weights: TYPES.map(|name| weights.of(name).weight),
             recency: recency.map_or_else(Decay::default, |given| given.get().0),
             overhead: super::chat::overhead(overhead)?,
-            tool_costs: tool_overhead.map_or_else(Costs::default, |(once, per_tool)| Costs { once, per_tool }),
+            tool_costs: read_tool_costs(tool_overhead)?,
             tools_share: share_of("tools_share", tools_share)?,
             templates: read_templates(templates)?,
             tuning: read_tuning(tuning, is_stable)?,
@@ -121,7 +129,7 @@ impl Packer {
             max_tokens,
             output_reserve,
             weights,
-            summarizer,
+            summarizer: read_summarizer(summarizer, py)?,
             late_summary,
             item_overhead,
             calibrated: RwLock::new(Calibrated { settings: Arc::new(settings), margin: counter.margin() }),
@@ -259,10 +267,13 @@ impl Packer {
         let it = slf.get();
         let mut samples: Vec<(u64, u64)> = Vec::new();
         for pair in usage.try_iter()? {
-            let (asked, billed): (Bound<'_, PyAny>, u64) = pair?.extract()?;
-            let counted =
-                if asked.is_instance_of::<PyInt>() { asked.extract()? } else { it.counted_request(py, &asked)? };
-            samples.push((counted, billed));
+            let (asked, billed): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+            let counted = if asked.is_instance_of::<PyInt>() {
+                read_tokens("counted tokens", &asked)?
+            } else {
+                it.counted_request(py, &asked)?
+            };
+            samples.push((counted, read_tokens("billed tokens", &billed)?));
         }
         let found = calibrate(&samples)?;
         let mut calibrated = it.calibrated.write().unwrap_or_else(PoisonError::into_inner);

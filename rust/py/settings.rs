@@ -9,13 +9,45 @@ use super::tokens::{Tokenizer, text_of};
 use crate::pack::{Strategy, Templates, Tuning};
 use crate::score::Weights;
 use crate::tokens::Counter;
+use crate::tools::Costs;
 use crate::{Error, Result};
 
 pub(super) fn read_tokens(what: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     value.extract::<u64>().map_err(|_| {
-        let shown = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string_lossy().into_owned());
+        let shown = shown(value);
         Error::Argument(format!("{what} must be an int of at least 0, not {shown}")).into()
     })
+}
+
+pub(super) fn read_item_overhead(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    read_tokens("item_overhead", value)
+}
+
+pub(super) fn read_cache_bytes(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(usize::try_from(read_tokens("cache_bytes", value)?).unwrap_or(usize::MAX))
+}
+
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string_lossy().into_owned())
+}
+
+/// The costs of tools: once for any, and for each.
+pub(super) fn read_tool_costs(given: Option<&Bound<'_, PyAny>>) -> PyResult<Costs> {
+    let Some(given) = given else { return Ok(Costs::default()) };
+    let (once, per_tool) = given.extract().map_err(|_| {
+        let shown = shown(given);
+        Error::Argument(format!("tool_overhead must be two ints of at least 0, not {shown}"))
+    })?;
+    Ok(Costs { once, per_tool })
+}
+
+/// A function that summarises, or none.
+pub(super) fn read_summarizer(given: Option<Py<PyAny>>, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    if let Some(given) = given.as_ref().map(|given| given.bind(py)).filter(|given| !given.is_callable()) {
+        let kind = given.get_type().name()?;
+        return Err(Error::Argument(format!("summarizer must be a function of a text, not {kind}")).into());
+    }
+    Ok(given)
 }
 
 /// The strategy of this name, and whether the window keeps the beginning that was sent before.

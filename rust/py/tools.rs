@@ -10,6 +10,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::node::{PyNode, plain};
+use super::settings::read_tokens;
 use super::tape::Tape;
 use super::tokens::{Tokenizer, text_of};
 use crate::chat::Node;
@@ -324,13 +325,12 @@ impl ToolsResult {
 fn fit_tools<'py>(
     py: Python<'py>,
     tools: &Bound<'py, PyAny>,
-    budget: i64,
+    budget: &Bound<'py, PyAny>,
     query: Option<&Bound<'py, PyString>>,
     used: Option<Vec<String>>,
     tokenizer: Option<Bound<'py, Tokenizer>>,
 ) -> PyResult<ToolsResult> {
-    let budget = u64::try_from(budget)
-        .map_err(|_| Error::Argument(format!("budget is {budget}; give a number of tokens, at least 0")))?;
+    let budget = read_tokens("budget", budget)?;
     let counter = match tokenizer {
         Some(tokenizer) => tokenizer.get().counter(),
         None => Tokenizer::default_one(py)?.get().counter(),
