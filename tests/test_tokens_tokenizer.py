@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 import pytest
 import tiktoken
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import holdall
@@ -228,6 +228,9 @@ def test_any_other_encoding_counts_as_it_does(pattern: str, text: str) -> None:
     ),
     text=st.text(st.sampled_from("abc"), max_size=200),
 )
+@example(merges=[b"aca"], text="aca")
+@example(merges=[b"ac", b"aca", b"acab", b"ca"], text="aca")
+@example(merges=[b"bc", b"abc", b"ab"], text="abc")
 def test_vocabularies_that_no_training_made_count_as_they_do(merges: list[bytes], text: str) -> None:
     """Tokens that no merge reaches, and tokens ranked before their halves."""
     encoding = custom(r"[a-z]+", BYTES | {token: 300 + 7 * n for n, token in enumerate(merges)})

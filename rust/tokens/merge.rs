@@ -15,6 +15,7 @@ pub(super) fn count(vocabulary: &Vocabulary, piece: &[u8]) -> u64 {
         [] => 0,
         [_] => 1,
         [first, second] => 1 + u64::from(vocabulary.double(first, second) == NONE),
+        [_, _, _] if vocabulary.has_unmade() && vocabulary.find(piece, 0, 3).is_some() => 1,
         [first, second, third] => of_three(vocabulary, first, second, third),
         _ if vocabulary.find(piece, 0, piece.len()).is_some() => 1,
         _ if piece.len() < SHORT => Parts::<SHORT>::new().encode(vocabulary, piece).len(),
@@ -24,7 +25,7 @@ pub(super) fn count(vocabulary: &Vocabulary, piece: &[u8]) -> u64 {
     }
 }
 
-/// Tokens of three bytes.
+/// Tokens of three bytes that are none which no merge makes.
 fn of_three(vocabulary: &Vocabulary, first: u8, second: u8, third: u8) -> u64 {
     let (left, right) = (vocabulary.double(first, second), vocabulary.double(second, third));
     if left == NONE && right == NONE {

@@ -42,6 +42,8 @@ pub(super) struct Vocabulary {
     /// Open addressing by the first four bytes of tokens: a part of their hash, and the lengths of tokens that have them.
     starts_of_four: Vec<u64>,
     n_starts: usize,
+    /// Whether there are tokens that no merge makes, beside single bytes; no training leaves any.
+    has_unmade: bool,
     /// Bytes of the longest token.
     longest: usize,
     /// Whether `backtrack` can encode: every token comes after both its halves, as training leaves it, and the starts
@@ -88,6 +90,7 @@ impl Vocabulary {
             triples: vec![0; 1 << (TRIPLES_BITS - 6)],
             starts_of_four: vec![0; (n / 2).next_power_of_two()],
             n_starts: 0,
+            has_unmade: false,
             longest: 0,
             backtracks: true,
         };
@@ -113,6 +116,7 @@ impl Vocabulary {
         self.slots[slot] = tagged(hash, id);
         let [left, right] = self.halves[id as usize];
         if left == NONE {
+            self.has_unmade |= range.len() > 1;
             return;
         }
         self.backtracks &= left < id && right < id;
@@ -164,6 +168,11 @@ impl Vocabulary {
             }
             slot += 1;
         }
+    }
+
+    /// Whether there are tokens that only a piece of the same bytes is.
+    pub(super) fn has_unmade(&self) -> bool {
+        self.has_unmade
     }
 
     /// Tokens there are.
