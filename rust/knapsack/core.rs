@@ -181,7 +181,8 @@ impl<P: Classes> Search<'_, P> {
     fn swap(&mut self) {
         let (taken, untaken) = self.order.near(SWAPPED);
         let mut best = (0, None);
-        for out in taken.iter().map(Some).chain([None]) {
+        // From the flattest on, since of equal ones the last in position has to go, as it would at the break.
+        for out in taken.iter().rev().map(Some).chain([None]) {
             let (room, cost) = out.map_or((self.room, 0), |step| (self.room + step.weight, step.value));
             for step in untaken {
                 let gain = step.value - cost;

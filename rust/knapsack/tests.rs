@@ -272,6 +272,15 @@ fn of_duplicates_the_earliest_are_kept() {
 }
 
 #[test]
+fn of_duplicates_the_last_goes_where_a_swap_is_the_best() {
+    let figures = [(100, 70), (1, 4), (7, 1), (7, 5), (7, 5), (7, 10), (7, 5), (7, 5), (74, 107), (2, 164), (140, 39)];
+    let candidates = figures.map(|(weight, value)| one(weight, value));
+    let solution = solve_zero_one(&candidates, 348, Limits::default());
+    assert_settled(&wholes(&candidates), 348, &solution);
+    assert_eq!(solution.value, 409);
+}
+
+#[test]
 fn a_form_below_the_hull_goes_to_the_earlier_class_too() {
     let classes = [vec![one(16, 36), one(7, 5)], vec![one(3, 9), one(119, 113)], vec![one(9, 7), one(7, 5)]];
     let solution = solve_choices(&classes, 10, Limits::default());
