@@ -139,7 +139,7 @@ def _history(w: Workload) -> Advice:
             'ContextWindowPacker(..., strategy="stable")',
             f"{says}, and a prefix that stays the same is charged less each time",
             f"{limit}; above it and above {STABLE_ABOVE_TURNS} turns stable, where prefixes are cached, else optimal",
-            "4 coding sessions of 300 messages and more: .22x the input dollars of a sliding window at 32k, optimal 1.73x",
+            "4 coding sessions of 300 messages and more: .22x the input dollars of a sliding window at 32k, optimal 1.71x",
         )
     return Advice(
         "history",
