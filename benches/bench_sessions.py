@@ -12,7 +12,8 @@ from uuid import uuid4
 import msgspec
 
 import holdall
-from benches.bench_state import Backend, backends, text
+from benches.backends import Backend, backends
+from benches.bench_state import text
 from benches.figures import Median, percentile
 from holdall import CheckpointManager, SessionState
 

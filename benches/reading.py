@@ -16,7 +16,7 @@ from benches.figures import Median, late
 from holdall import SessionState
 
 if TYPE_CHECKING:
-    from benches.bench_state import Backend
+    from benches.backends import Backend
 
 N_MESSAGES = 1000
 TIMED = 120

@@ -16,7 +16,8 @@ from holdall.durable.backends import (
     S3SessionStore,
     SqliteSessionStore,
 )
-from holdall.durable.sync import SyncSessionStore, refuse_in_loop
+from holdall.durable.loop_thread import refuse_in_loop
+from holdall.durable.sync import SyncSessionStore
 from holdall.errors import ArgumentError, UnknownNameError
 from holdall.stores.urls import mask_url
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from holdall.durable.conflict import StateStore
     from holdall.durable.locked import HeldSession
     from holdall.durable.locks import Lease
+    from holdall.durable.loop_thread import LoopThread
     from holdall.durable.sessions import Sessions
-    from holdall.durable.sync import LoopThread
     from holdall.durable.updater import Create, Updater
     from holdall.state import SessionState
     from holdall.stores.base import Version
