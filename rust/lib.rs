@@ -8,6 +8,7 @@ pub mod item;
 pub mod knapsack;
 pub mod msgpack;
 pub mod pack;
+mod parallel;
 pub mod relevance;
 pub mod score;
 pub mod semantic;

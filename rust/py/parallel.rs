@@ -1,8 +1,9 @@
 //! Work for all processors.
 
-use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::parallel::on_threads;
 
 /// A thread's share is taken in so many parts, so that threads end together though some work is harder.
 const PARTS: usize = 8;
@@ -31,29 +32,13 @@ pub(super) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R +
     }
     let share = all.len().div_ceil(n_threads * PARTS);
     let rest = Mutex::new((0, all.into_iter()));
-    let run = || {
-        let mut own = Vec::new();
-        loop {
-            let (at, part) = {
-                let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                rest.0 += 1;
-                (rest.0, rest.1.by_ref().take(share).collect::<Vec<T>>())
-            };
-            if part.is_empty() {
-                break own;
-            }
-            own.push((at, part.into_iter().map(&work).collect::<Vec<R>>()));
-        }
-    };
-    let mut found = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..n_threads).map(|_| scope.spawn(run)).collect();
-        let mut found = run();
-        for other in others {
-            // A panic goes on here: without the results of its thread the others would be taken for theirs.
-            found.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-        found
+    let found = on_threads(n_threads, || {
+        let (at, part) = {
+            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+            rest.0 += 1;
+            (rest.0, rest.1.by_ref().take(share).collect::<Vec<T>>())
+        };
+        (!part.is_empty()).then(|| (at, part.into_iter().map(&work).collect::<Vec<R>>()))
     });
-    found.sort_unstable_by_key(|(at, _)| *at);
-    found.into_iter().flat_map(|(_, part)| part).collect()
+    found.into_iter().flatten().collect()
 }

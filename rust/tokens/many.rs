@@ -1,12 +1,12 @@
 //! Counting many texts on all cores.
 
 use std::ops::Range;
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::Counter;
 use crate::Result;
+use crate::parallel::on_threads;
 
 /// A thread costs about what counting this many bytes does, several times over. Found by measurement.
 const BYTES_PER_THREAD: usize = 1 << 16;
@@ -26,25 +26,13 @@ pub fn count_many(counter: &dyn Counter, texts: &[&str]) -> Result<Vec<u64>> {
     }
     let batches = batches(texts);
     let taken = AtomicUsize::new(0);
-    let work = || {
-        let mut own = Vec::new();
-        loop {
-            let at = taken.fetch_add(1, Ordering::Relaxed);
-            let Some(batch) = batches.get(at).and_then(|range| texts.get(range.clone())) else { break own };
-            own.push((at, counter.count_all(batch)));
-        }
-    };
-    let mut found = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut found = work();
-        for other in others {
-            found.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-        found
+    let found = on_threads(threads, || {
+        let at = taken.fetch_add(1, Ordering::Relaxed);
+        let batch = batches.get(at).and_then(|range| texts.get(range.clone()))?;
+        Some((at, counter.count_all(batch)))
     });
-    found.sort_unstable_by_key(|(at, _)| *at);
     let mut counts = Vec::with_capacity(texts.len());
-    for (_, batch) in found {
+    for batch in found {
         counts.extend(batch?);
     }
     Ok(counts)
