@@ -37,13 +37,17 @@ def percentile(samples: Iterable[float], share: int) -> float:
 
 def late(what: str, ours: Iterable[float], peer: Iterable[float]) -> Row:
     """The row of the 99th percentiles of some times, of which nothing was promised."""
-    mine, theirs = percentile(ours, 99) * 1000, percentile(peer, 99) * 1000
+    return late_row(what, percentile(ours, 99) * 1000, percentile(peer, 99) * 1000)
+
+
+def late_row(what: str, ours: float, peer: float) -> Row:
+    """As `late`, of percentiles in milliseconds that are known."""
     return {
         "what": f"{what}: 99th percentile, ours in ms",
-        "ours": mine,
-        "peer": theirs,
+        "ours": ours,
+        "peer": peer,
         "unit": "ms",
-        "ratio": mine,
+        "ratio": ours,
         "must": None,
         "aim": None,
         "lower": True,
