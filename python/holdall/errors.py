@@ -204,7 +204,7 @@ class ClosedError(HoldallError):
 
 
 class UserDeletedError(HoldallError):
-    """A new session names a user that was deleted; `readmit_user` lets the user have sessions again."""
+    """A session names a user, whose it was not before, that was deleted; `readmit_user` lets the user have sessions again."""
 
     user_id: str
 

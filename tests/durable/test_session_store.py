@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from uuid import uuid4
 
 import pytest
@@ -16,10 +17,14 @@ from holdall import (
     SessionState,
     StoreUnavailableError,
     UserDeletedError,
+    state_store,
 )
 from holdall.durable.keys import MAX_ID_BYTES, session_id_of, session_key, user_key
 from holdall.durable.session_store import SessionStore
 from holdall.errors import ClosedError
+from holdall.stores.memory import MemoryStore
+
+from .faulty import FaultyStore
 
 
 def new(session_id: str | None = None, user_id: str | None = None, **fields: object) -> SessionState:
@@ -255,6 +260,107 @@ async def test_delete_user_against_writers_that_create_meanwhile(store: SessionS
     for state in states:
         with pytest.raises(NotFoundError):
             await store.load(state.session_id)
+
+
+async def test_a_session_cannot_be_handed_to_a_deleted_user(store: SessionStore) -> None:
+    """Neither by a save, nor by one that would bring the stored session along, nor by a copy or a pickle of the state."""
+    gone, lives = f"u-{uuid4().hex}", f"u-{uuid4().hex}"
+    await store.delete_user(gone)
+    state = new(messages=[say("one")])
+    await store.save(state)
+    stored = await store.load(state.session_id)
+    for late in (state, stored, state.copy(), pickle.loads(pickle.dumps(stored))):  # noqa: S301 - made here
+        late.user_id = gone
+        late.messages.append(say("two"))
+        for save in (store.save(late), store.save_or_load(late, stored.log.items)):
+            with pytest.raises(UserDeletedError) as caught:
+                await save
+            assert caught.value.user_id == gone
+    assert await store.list(user_id=gone) == []
+    assert (await store.load(state.session_id)).version == 1
+    state.user_id = lives
+    await store.save(state)
+    assert await store.list(user_id=lives) == [state.session_id]
+    await store.readmit_user(gone)
+    state.user_id = gone
+    await store.save(state)
+    assert await store.list(user_id=gone) == [state.session_id]
+
+
+@pytest.mark.parametrize("conflict", ["optimistic", "merge", "last_writer_wins"])
+async def test_an_update_cannot_hand_a_session_to_a_deleted_user(store: SessionStore, conflict: str) -> None:
+    gone = f"u-{uuid4().hex}"
+    await store.delete_user(gone)
+    state = new()
+    await store.save(state)
+    updates = state_store(store, conflict)
+
+    async def hand_over(state: SessionState) -> None:
+        if conflict != "merge":  # which takes sessions of one user only
+            other = await store.load(state.session_id)
+            other.summary = "was faster"
+            await store.save(other)
+        state.user_id = gone
+
+    for _ in range(2):
+        with pytest.raises(UserDeletedError):
+            await updates.update(state.session_id, hand_over, 0 if conflict == "optimistic" else 3)
+        await updates.update(state.session_id, lambda state: state.messages.append(say("one")))
+    assert await store.list(user_id=gone) == []
+
+
+async def test_a_save_looks_for_a_deleted_user_only_where_the_user_is_another() -> None:
+    """Steps of a session cost no read more."""
+    inner = FaultyStore(MemoryStore())
+    store = SessionStore(inner)
+    state = new()
+    await store.save(state)
+    loaded = await store.load(state.session_id)
+    inner.calls.clear()
+    for each in (loaded, loaded.copy()):
+        each.version = loaded.version
+        each.messages.append(say("next"))
+        await store.save(each)
+        loaded.version = each.version
+    assert inner.calls == {"write": 2}
+
+
+async def test_a_session_that_is_handed_over_as_its_new_user_is_deleted_goes_with_the_user() -> None:
+    """The mark comes after the save has looked for it, and the search for sessions before the save has written."""
+    inner = FaultyStore(MemoryStore())
+    store = SessionStore(inner)
+    state = new()
+    await store.save(state)
+    state.user_id = "gone"
+    inner.held["write"] = asyncio.Event()
+    late = asyncio.ensure_future(store.save(state))
+    await asyncio.sleep(0.01)
+    assert inner.calls["write"] == 2
+    assert await SessionStore(inner.inner).delete_user("gone") == 0
+    inner.held["write"].set()
+    with pytest.raises(UserDeletedError):
+        await late
+    assert await store.list(user_id="gone") == []
+
+
+async def test_a_checkpoint_in_a_store_of_its_own_cannot_be_handed_to_a_deleted_user(store: SessionStore) -> None:
+    """The session was handed over while the user was there; the checkpoint still is the former user's."""
+    checkpoints, gone = SessionStore(MemoryStore()), f"u-{uuid4().hex}"
+    manager = CheckpointManager(store, checkpoints=checkpoints)
+    state = new()
+    await store.save(state)
+    await manager.save_checkpoint(state, 1)
+    state.user_id = gone
+    await store.save(state)
+    await checkpoints.delete_user(gone)
+    with pytest.raises(UserDeletedError):
+        await manager.save_checkpoint(state, 2)
+    resumed, _ = await manager.resume_from_checkpoint(state.session_id)
+    resumed.user_id = gone
+    await store.delete_user(gone)
+    with pytest.raises((UserDeletedError, ConflictError)):
+        await store.save(resumed)
+    assert await store.list(user_id=gone) == await checkpoints.list(user_id=gone) == []
 
 
 async def test_saving_renews_the_ttl_and_extend_ttl_makes_no_version(store: SessionStore) -> None:

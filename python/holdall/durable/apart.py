@@ -22,11 +22,12 @@ _APART: Final = "holdall.checkpoint.apart"
 
 
 class _Written(NamedTuple):
-    """What a checkpoint store holds of a state: at which version, and its log."""
+    """What a checkpoint store holds of a state: at which version, its log, and whose it is."""
 
     version: int
     generation: str
     items: Items
+    user_id: str
 
 
 class ApartCheckpoints:
@@ -62,7 +63,7 @@ class ApartCheckpoints:
                 raise
             twin, items = self._twin(state, step, outdated)
             version = await self._put(twin)
-        self._note(state, _Written(version.number, version.generation, items))
+        self._note(state, _Written(version.number, version.generation, items, twin.user_id))
         return version
 
     async def _put(self, twin: SessionState) -> Version:
@@ -88,10 +89,11 @@ class ApartCheckpoints:
             DecodeError: The record does not say where the session stood.
         """
         twin = await self.store.load(session_id)
-        written = _Written(twin.version, twin.generation, twin.log.items)
+        written = _Written(twin.version, twin.generation, twin.log.items, twin.user_id)
         mark: Any = twin.metadata.pop(_APART, None)
         if mark is None or (not may_be_begun and isinstance(mark, list) and mark[:1] == [None]):
             raise NotFoundError(f"session {session_id!r} has no checkpoint: no step of it was saved", key=session_id)
+        twin.stored_user_id = ""  # of the session in its own store, which may be another's by now
         try:
             _, twin.version, twin.generation, twin.log.saved, twin.log.stored, twin.ttl_seconds = mark
         except (TypeError, ValueError) as error:
@@ -126,6 +128,7 @@ class ApartCheckpoints:
             twin.log.saved = twin.log.stored = 0
         else:
             twin.version, twin.generation = written.version, written.generation
+            twin.stored_user_id = written.user_id
             twin.log.saved = _n_common(written.items, items)
             twin.log.stored = len(written.items)
         return twin, items

@@ -183,6 +183,6 @@ class OptimisticStateStore:
             if is_last:
                 raise
             return None, None
-        twin.mark_saved(changed.version, twin.pending(), generation=changed.generation)
+        twin.mark_saved(changed.version, twin.pending(), generation=changed.generation, user_id=twin.user_id)
         self._last = twin, self._clock()
         return changed, None

@@ -16,7 +16,7 @@ from holdall.durable.snapshot import Write, version_of
 from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
 from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
 from holdall.state import SessionState, StateSerializer
-from holdall.stores.base import ABSENT, Blob, ConflictReader, Record, Store, Version
+from holdall.stores.base import Blob, ConflictReader, Record, Store, Version
 from holdall.stores.rows import raw
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class SessionStore:
         Raises:
             ConflictError: Somebody else wrote, created or deleted it meanwhile. The state in memory is as it was.
             StaleFenceError: The session has seen a higher fence: the lock was lost, or was never taken.
-            UserDeletedError: The session is new and its user was deleted.
+            UserDeletedError: The session is new, or was another user's when it was loaded, and its user was deleted. Nothing was
+                written; but a session whose user is deleted at the very moment of the save goes with the user.
             EncodeError: A value in it cannot be stored so that it comes back equal.
             OutcomeUnknownError: The connection was lost twice; load before you save again.
         """
@@ -109,8 +110,8 @@ class SessionStore:
             return None
         self._check_open()
         write, op_id = Write.of(state, self.serializer), new_op_id()
-        if write.keep is not None:
-            # An edit, which threads may have to be asked about first.
+        if write.keep is not None or write.takes_user:
+            # An edit, which threads may have to be asked about first; or another user, who may have been deleted.
             await self.save(state, fence=fence)
             return None
         try:
@@ -147,17 +148,16 @@ class SessionStore:
         )
 
     async def _save(self, state: SessionState, write: Write, op_id: str, fence: int | None) -> Version:
-        is_new = write.expected is ABSENT
-        if is_new:
+        if write.takes_user:
             await self._refuse_deleted_user(write.user_id)
         if write.keep is None:
             version = await self._write(write, op_id, fence)
         else:
             async with announced_cut(self.store, write.key, write.keep, user_id=write.user_id, op_id=op_id):
                 version = await self._write(write, op_id, fence)
-        if is_new:
+        if write.takes_user:
             # delete_user leaves its mark and only then looks for sessions. So a session it did not see was written after
-            # the mark, and sees the mark here.
+            # the mark, and sees the mark here. Of an older session nothing can be put back: it is the user's, and goes too.
             try:
                 await self._refuse_deleted_user(write.user_id)
             except UserDeletedError:

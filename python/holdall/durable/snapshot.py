@@ -37,7 +37,10 @@ def check_state(state: SessionState) -> None:
 
 
 class Write(NamedTuple):
-    """The arguments of a store's write, and what to note down when it succeeded."""
+    """The arguments of a store's write, and what to note down when it succeeded.
+
+    `takes_user` says that the session is new, or not known to be the user's already, who may have been deleted.
+    """
 
     key: str
     user_id: str
@@ -48,6 +51,7 @@ class Write(NamedTuple):
     ttl_s: float | None
     tags: Mapping[str, str]
     pending: Pending
+    takes_user: bool
 
     @classmethod
     def of(cls, state: SessionState, serializer: StateSerializer) -> Write:
@@ -66,11 +70,12 @@ class Write(NamedTuple):
             ttl_s,
             _tags(state, key, user_id),
             now.pending,
+            not state.version or state.stored_user_id != user_id,
         )
 
     def mark_saved(self, state: SessionState, version: Version) -> None:
         """Note in the state that this much of it is stored; what changed since the snapshot stays to be saved."""
-        state.mark_saved(version.number, self.pending, generation=version.generation)
+        state.mark_saved(version.number, self.pending, generation=version.generation, user_id=self.user_id)
 
 
 def _tags(state: SessionState, key: str, user_id: str) -> dict[str, str]:

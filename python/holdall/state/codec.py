@@ -201,6 +201,7 @@ class StateSerializer:
         state.load_log(items, stored=stored)
         state.version = version
         state.generation = generation
+        state.stored_user_id = state.user_id
         return state
 
     def dumps(self, state: SessionState) -> bytes:

@@ -76,6 +76,7 @@ def merge(base: SessionState, ours: SessionState, theirs: SessionState) -> Sessi
         setattr(merged, name, _number(name, put_together, *(getattr(state, name) for state in (base, ours, theirs))))
     _put_log(merged, _log(base.log.items, ours.log.items, theirs.log.items), theirs)
     merged.version, merged.generation = theirs.version, theirs.generation
+    merged.stored_user_id = theirs.stored_user_id
     # a copy, so that no list or dict is shared with the three
     return merged.copy()
 

@@ -115,6 +115,8 @@ class SessionState:
 
     # Of the stored record, drawn by the store when it was created: goes with `version`, and is no part of the value.
     generation = ""
+    # Whose that record is, "" where that is not known: who changes `user_id` hands the session over, and a save asks whether to.
+    stored_user_id = ""
 
     def __post_init__(self) -> None:
         check_id("session_id", self.session_id)
@@ -181,16 +183,19 @@ class SessionState:
         """Return what a save has to append, as it is now. Changes nothing; see `mark_saved`."""
         return self.log.pending()
 
-    def mark_saved(self, version: int, pending: Pending, *, generation: str | None = None) -> None:
+    def mark_saved(
+        self, version: int, pending: Pending, *, generation: str | None = None, user_id: str | None = None
+    ) -> None:
         """Record that the store took `pending` as `version`. Not called, a failed save leaves the state as it was."""
         self.log.mark_saved(pending)
         self.version = version
         if generation is not None:
             self.generation = generation
+        self.stored_user_id = user_id or ""
 
     def stand_on(self, version: int, generation: str) -> None:
         """Take the state for a change of that stored version, none of whose log is kept: a save replaces all of it."""
-        self.version, self.generation = version, generation
+        self.version, self.generation, self.stored_user_id = version, generation, ""
         log = self.log
         log.saved, log.stored = 0, max(log.stored, 1)
 
@@ -213,7 +218,7 @@ class SessionState:
         log = self.log
         twin.load_log(log.items, stored=False)
         twin.log.saved, twin.log.stored = log.saved, log.stored
-        twin.version, twin.generation = self.version, self.generation
+        twin.version, twin.generation, twin.stored_user_id = self.version, self.generation, self.stored_user_id
         return twin
 
     def __copy__(self) -> SessionState:
@@ -244,7 +249,7 @@ class SessionState:
             "head": {name: getattr(self, name) for name in HEAD_FIELDS},
             "log": [(item.kind, thaw(item.value)) for item in log.items],
             "mark": (log.saved, log.stored),
-            "version": (self.version, self.generation),
+            "version": (self.version, self.generation, self.stored_user_id),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -257,7 +262,7 @@ class SessionState:
             stored=False,
         )
         self.log.saved, self.log.stored = state["mark"]
-        self.version, self.generation = state["version"]
+        self.version, self.generation, self.stored_user_id = state["version"]
 
 
 def _views_of(items: Items) -> Views:
