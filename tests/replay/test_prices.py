@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -17,16 +19,19 @@ AUTOMATIC = Price(2.0, 8.0, 0.5, 2.0, "automatic", 1024, 128)
 EXPLICIT = Price(2.0, 10.0, 0.2, 2.5, "breakpoints", 1000, 1)
 
 
-def send(cache: PromptCache, requests: list[list[tuple[int, int]]], head: int = 1) -> None:
+def send(
+    cache: PromptCache, requests: list[list[tuple[int, int]]], head: int = 1, lasting: list[int] | None = None
+) -> None:
     """Send requests of (block, tokens); equal blocks have equal numbers."""
     last: list[tuple[int, int]] = []
-    for request in requests:
+    for n_sent, request in enumerate(requests):
         shared = 0
         while shared < min(len(last), len(request)) and last[shared] == request[shared]:
             shared += 1
         ends = [sum(size for _, size in request[: n + 1]) for n in range(len(request))]
         tokens = ends[shared - 1] if shared else 0
-        cache.send(Sent([number for number, _ in request], ends, head, shared, tokens))
+        until = lasting[n_sent] if lasting else None
+        cache.send(Sent([number for number, _ in request], ends, head, shared, tokens, until))
         last = request
 
 
@@ -46,6 +51,28 @@ def test_breakpoints_write_once_and_read_what_was_sent_before() -> None:
     whole = cache.charges["conversation"]
     assert (whole.read, whole.written, whole.plain) == (2500, 2600, 0)
     assert cache.best()[0] == "conversation"
+
+
+def test_what_is_there_for_one_turn_alone_is_not_written_and_what_lasts_is_read() -> None:
+    """The quote 9 stands before the turn 3 and is gone after it: only with the breakpoint before it is 2 found again."""
+    requests = [[(1, 2000), (2, 500), (9, 300), (3, 100)], [(1, 2000), (2, 500), (3, 100), (4, 50)]]
+    cache, blind = PromptCache(EXPLICIT), PromptCache(EXPLICIT)
+    send(cache, requests, lasting=[2, 4])
+    name, best = cache.best()
+    assert (name, best.read, best.written, best.plain) == ("lasting", 2500, 2500 + 150, 400)
+    send(blind, requests)
+    whole = blind.charges["conversation"]
+    assert (whole.read, whole.written, whole.plain) == (2000, 2900 + 650, 0)
+
+
+def test_a_turn_of_several_requests_reads_its_own_quotes() -> None:
+    """The quote 9 stays for as long as the turn 3 does: a breakpoint at the end as well pays then."""
+    head = [(1, 2000), (2, 500), (9, 300), (3, 100)]
+    requests = [head, [*head, (4, 50)], [*head, (4, 50), (5, 50)]]
+    cache = PromptCache(EXPLICIT)
+    send(cache, requests, lasting=[2, 2, 2])
+    name, best = cache.best()
+    assert (name, best.read, best.written, best.plain) == ("conversation", 2900 + 2950, 2900 + 50 + 50, 0)
 
 
 def test_a_window_that_changes_after_the_prompt_pays_least_by_caching_the_prompt_alone() -> None:
@@ -84,22 +111,30 @@ def test_billed_tokens_may_be_more_than_those_counted() -> None:
     assert cache.best()[1].dollars(price) == pytest.approx(1500 * 2 / 1e6)
 
 
-@given(st.lists(st.lists(st.integers(2, 5), max_size=8), min_size=1, max_size=12))
-def test_breakpoints_agree_with_a_slow_model(tails: list[list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("client", "ends"),
+    [("conversation", lambda size: {size}), ("lasting", lambda size: set())],
+    ids=["whole", "lasting"],
+)
+@given(st.lists(st.lists(st.integers(2, 5), max_size=8), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_breakpoints_agree_with_a_slow_model(
+    client: str, ends: Callable[[int], set[int]], tails: list[list[int]], draw: Random
+) -> None:
     """Entries are kept as whole prefixes, and each request looks all of them up."""
     sizes = {1: 900, 2: 300, 3: 10, 4: 700, 5: 55}
     requests = [[(n, sizes[n]) for n in [1, *tail]] for tail in tails]
+    lasting = [draw.randint(0, len(request)) for request in requests]
     cache = PromptCache(EXPLICIT)
-    send(cache, requests)
+    send(cache, requests, lasting=lasting)
     entries: set[tuple[int, ...]] = set()
     read = written = total = 0
     last: list[int] = []
-    for request in requests:
+    for until, request in zip(lasting, requests, strict=True):
         blocks = [n for n, _ in request]
         shared = 0
         while shared < min(len(last), len(blocks)) and last[shared] == blocks[shared]:
             shared += 1
-        places = {1, shared, len(blocks)} - {0}
+        places = {1, shared, until, *ends(len(blocks))} - {0}
         found = max(
             (len(one) for one in entries if tuple(blocks[: len(one)]) == one and len(one) <= max(places)), default=0
         )
@@ -112,7 +147,7 @@ def test_breakpoints_agree_with_a_slow_model(tails: list[list[int]]) -> None:
                 stored = max(stored, size)
         read, written, total = read + before, written + stored - before, total + sum(sizes[n] for n in blocks)
         last = blocks
-    charge = cache.charges["conversation"]
+    charge = cache.charges[client]
     assert (charge.read, charge.written, charge.plain) == (read, written, total - read - written)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,40 @@ def test_all_is_every_strategy_once() -> None:
 )
 def test_a_strategy_that_fails_says_where(strategy: Any, said: str) -> None:
     with pytest.raises(StrategyError, match=f"strategy 'it' at message 2 of 'talk', budget 900: .*{said}"):
+        run(strategy, Trace("talk", "s", agent(1)), 900)
+
+
+@pytest.mark.parametrize("price", ["claude-sonnet-5-5", "gpt-4o"])
+def test_quotes_of_stable_are_not_written_to_the_cache(price: str) -> None:
+    """Its client puts the breakpoint where the next window goes on (`result.n_lasting`), before the quotes of this turn."""
+    facts = [
+        f"The {name} of the project is number {n}, as agreed. " + "It is so. " * 50 for n, name in enumerate(NAMES)
+    ]
+    messages = [SYSTEM, *(m for fact in facts for m in (user(fact), says("Noted. " * 20)))]
+    for name in NAMES[:6]:
+        messages += [user(f"What number was the {name} of the project?"), says("As agreed. " * 12)]
+    trace = Trace("t", "s", messages)
+    sent = windows("stable", trace, 1_500)
+    assert any(window.lasting < len(window.messages) for _, window in sent if window.lasting is not None)
+    given = replay([trace], budgets=[1_500], strategies=["stable", everything_lasts], model=price).figures
+    ours, blind = (one.dollars for one in given)
+    assert ours < blind if PRICES[price].caching == "breakpoints" else ours == blind
+
+
+NAMES = ("harbour", "budget", "venue", "train", "hotel", "choir", "bridge", "tower")
+
+
+def everything_lasts(request: Request) -> Window:
+    """`stable` by a client that sets its breakpoint at the end."""
+    return replace(maker("stable")()(request), lasting=None)  # type: ignore[type-var,return-value]
+
+
+@pytest.mark.parametrize("lasting", [-1, 3, 1.5, "2"])
+def test_a_breakpoint_outside_the_window_is_told(lasting: Any) -> None:
+    def strategy(request: Request) -> Window:
+        return Window(request.messages[:2], lasting=lasting)
+
+    with pytest.raises(StrategyError, match=f"from 0 to the 2 sent, not {lasting!r}"):
         run(strategy, Trace("talk", "s", agent(1)), 900)
 
 

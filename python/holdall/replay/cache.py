@@ -41,6 +41,7 @@ class Sent:
         head: How many of the blocks are tools and system prompt.
         shared: How many leading blocks the request before had too.
         shared_tokens: Their tokens, and those of the common beginning of the first block that differs.
+        lasting: How many leading blocks the next request is to have too; None: all.
     """
 
     blocks: Sequence[int]
@@ -48,15 +49,18 @@ class Sent:
     head: int
     shared: int
     shared_tokens: int
+    lasting: int | None = None
 
 
 @dataclass
 class PromptCache:
     """The cache of one conversation; entries are taken to outlive the pause between two requests.
 
-    With breakpoints the caller decides what is cached, and writing costs more than sending, so three clients are followed at
+    With breakpoints the caller decides what is cached, and writing costs more than sending, so four clients are followed at
     once, and the cheapest counts: one that sets breakpoints at the end of the prompt, where this request parted from the one
-    before, and at its end; one that caches the prompt alone; one that caches nothing.
+    before, at the end of what lasts beyond this turn, and at its end (four are allowed); one that leaves out the last, since
+    what is gone at the next turn is written for nothing unless the turn has more requests; one that caches the prompt alone;
+    one that caches nothing.
     """
 
     price: Price
@@ -73,8 +77,10 @@ class PromptCache:
             self._automatic(sent, total)
         elif self.price.caching == "breakpoints":
             self._walk(sent)
-            whole = {sent.head, sent.shared, len(sent.blocks)}
-            self._breakpoints("conversation", sent, whole, total)
+            size = len(sent.blocks)
+            lasting = {sent.head, sent.shared, size if sent.lasting is None else sent.lasting}
+            self._breakpoints("conversation", sent, lasting | {size}, total)
+            self._breakpoints("lasting", sent, lasting, total)
             self._breakpoints("prompt", sent, {sent.head}, total)
 
     def best(self) -> tuple[str, Charge]:
@@ -82,7 +88,7 @@ class PromptCache:
         if self.price.caching == "automatic":
             return "automatic", self.charges.get("automatic", Charge())
         # At equal cost the client that does less.
-        names = [name for name in ("off", "prompt", "conversation") if name in self.charges]
+        names = [name for name in ("off", "prompt", "conversation", "lasting") if name in self.charges]
         name = min(names, key=lambda one: self.charges[one].dollars(self.price), default="off")
         return name, self.charges.get(name, Charge())
 

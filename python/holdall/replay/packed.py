@@ -33,7 +33,13 @@ class Packed:
         )
         if self.strategy == "stable":
             request.memory["memo"] = result.memo
-        return Window(result.messages, result.system, result.tools, _Kept(result))  # type: ignore[arg-type]
+        return Window(
+            result.messages,  # type: ignore[arg-type]
+            result.system,
+            result.tools,
+            _Kept(result),
+            lasting=result.n_lasting if self.strategy == "stable" else None,
+        )
 
 
 class _Kept(Mapping[int, str]):

@@ -367,7 +367,7 @@
   function notes() {
     const price = data.price;
     const rule = price.caching === "none" ? "no prompt cache" : price.caching === "automatic" ? `prompt cache: automatic, from ${whole(price.minimum)} tokens in steps of ${price.step}`
-      : `prompt cache: breakpoints at the end of the prompt, where a request parted from the one before, and at its end, from ${whole(price.minimum)} tokens, or at the prompt alone or not at all where that is cheaper`;
+      : `prompt cache: breakpoints at the end of the prompt, where a request parted from the one before, at the end of what lasts beyond a turn and, where that is cheaper, at its end, from ${whole(price.minimum)} tokens, or at the prompt alone or not at all where that is cheaper`;
     const terms = [
       data.questions.all && ["evidence kept", "of the messages that hold the answer to a question asked at the end, the share that is in the window unchanged"],
       ["input", `dollars for input tokens, a summariser's calls included; per million: plain $${price.input}, read $${price.cache_read}, written $${price.cache_write}; ${rule}` + (price.billed_ratio === 1 ? "" : `; ${price.billed_ratio} billed tokens are taken for each one counted, since the model's tokenizer is not public`)],

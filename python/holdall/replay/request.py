@@ -25,6 +25,8 @@ class Window:
         kept: How each message that is in is shown, by its index: "full", the name of a shorter form, or "recalled" if another
             message quotes it whole. None: the messages that are in unchanged are found by comparing.
         summarizer: Input and output tokens of each call to a model that the strategy made.
+        lasting: How many of the leading messages the next window is to begin with too: a cache breakpoint belongs at the last of
+            them, since what follows is there for this turn alone. None: all of them.
     """
 
     messages: Sequence[Message]
@@ -32,6 +34,7 @@ class Window:
     tools: Sequence[Any] | None = None
     kept: Mapping[int, str] | None = None
     summarizer: Sequence[tuple[int, int]] = ()
+    lasting: int | None = None
 
 
 @dataclass(frozen=True)

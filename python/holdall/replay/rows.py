@@ -35,7 +35,7 @@ class Row:
         tokens: Input tokens of all turns, as counted.
         dollars: Input dollars of all turns with the prompt cache at its best use, and of the summariser.
         dollars_uncached: The same without a prompt cache.
-        caching: What the cache's best use is: "automatic", "conversation", "prompt" or "off".
+        caching: What the cache's best use is: "automatic", "conversation", "lasting", "prompt" or "off".
         read, written: Billed tokens read from the cache, and written to it.
         shared: Tokens of the common beginning of each request and the one before it.
         previous: Tokens of those before it.

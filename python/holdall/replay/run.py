@@ -155,6 +155,11 @@ class _Replay:
             head = [self.ledger.tools(window.tools), self.ledger.system(window.system)]
         except (AttributeError, TypeError, HoldallError) as error:
             raise StrategyError(f"{self._place(request)}: gave what is no request: {error}") from error
+        if window.lasting is not None and window.lasting not in range(len(messages) + 1):
+            raise StrategyError(
+                f"{self._place(request)}: `lasting` must be a number of messages from 0 to the {len(messages)} sent, "
+                f"not {window.lasting!r}"
+            )
         return [block for block in head if block] + messages, messages
 
     def _turn(self, run: _Run, request: Request) -> None:
@@ -191,7 +196,8 @@ class _Replay:
         head = len(sent) - len(messages)
         while head < len(sent) and sent[head].shape.role == "system":
             head += 1
-        run.cache.send(Sent([block.number for block in sent], ends, head, shared, shared_tokens))
+        lasting = None if window.lasting is None else len(sent) - len(messages) + window.lasting
+        run.cache.send(Sent([block.number for block in sent], ends, head, shared, shared_tokens, lasting))
         run.last = sent
 
     def _ask(self, run: _Run, request: Request, question: Question) -> None:
