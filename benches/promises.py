@@ -36,6 +36,8 @@ PROMISES = (
     Promise("evidence recall, embedder given", "recall", r", MiniLM given$"),
     Promise("tool recall", "tools", r"^tool recall "),
     Promise("input dollars of `stable`", "stable", r"^input dollars of stable"),
+    Promise("evidence in the window of `stable`", "stable", r"^evidence in the window of stable"),
+    Promise("input dollars of `stable` in talks, its quotes with it", "stable", r"^where turns ask for quotes: "),
     Promise("validity and fill", "valid", r"."),
     Promise("start, size, no server", "start", r"."),
 )
