@@ -193,6 +193,17 @@ class OutcomeUnknownError(StoreUnavailableError):
     """The reply to a write was lost: it may or may not have happened. Read before you write again."""
 
 
+class UnreplicatedError(OutcomeUnknownError):
+    """A write is done, but only `found` of the `wanted` replicas have said in time that they have it; the backend serves."""
+
+    found: int
+    wanted: int
+
+
+class StoreBusyError(StoreUnavailableError):
+    """A backend serves, but others were in the way for as long as the call tried; nothing was written, try again."""
+
+
 class TornRecordError(StoreUnavailableError):
     """A record's log lacks entries that its head names, as after an eviction; the backend serves all others."""
 

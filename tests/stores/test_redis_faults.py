@@ -455,7 +455,7 @@ async def test_a_repeat_waits_for_the_replicas_too(namespace: str):
         async with contextlib.aclosing(RedisStore(master.url, **options)) as store:
             await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
             os.kill(process.pid, signal.SIGSTOP)
-            with pytest.raises(OutcomeUnknownError, match=r"lost \(TimeoutError: 0 of 1 replicas"):
+            with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas"):
                 await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")
         async with contextlib.aclosing(RedisStore(master.url, **options)) as store:
             with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas"):

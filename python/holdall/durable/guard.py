@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Final, TypeVar
 
 from holdall.durable.sweep import Sweeping
-from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError, TornRecordError
+from holdall.errors import (
+    ArgumentError,
+    ClosedError,
+    StoreBusyError,
+    StoreUnavailableError,
+    TornRecordError,
+    UnreplicatedError,
+)
 from holdall.stores import lost
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Store, Version
 from holdall.stores.memory import MemoryStore
@@ -83,7 +90,7 @@ class GuardedStore:
 
     A read that takes too long raises `StoreUnavailableError`. A write that does raises `OutcomeUnknownError`: it may have
     happened. Refused by the breaker, a write raises `StoreUnavailableError`, since nothing was sent. What the store itself
-    answers, a conflict or a stale fence, is an answer and no failure.
+    answers, a conflict, a stale fence or that others were in the way, is an answer and no failure.
 
     Args:
         store: The store.
@@ -110,8 +117,8 @@ class GuardedStore:
             if writes:
                 raise lost.unknown(self.backend, operation, cause, is_repeatable=op_id is not None) from error
             raise lost.unavailable(self.backend, operation, cause) from error
-        except TornRecordError:
-            # the store answers; this one record is broken
+        except (StoreBusyError, TornRecordError, UnreplicatedError):
+            # the store answers: others were in the way, this one record is broken, or its replicas are behind
             self.breaker.succeeded()
             raise
         except StoreUnavailableError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from holdall.errors import ArgumentError, StoreUnavailableError
+from holdall.errors import ArgumentError, TornRecordError
 from holdall.stores import dynamodb_items as items
 from holdall.stores import keys, rules
 from holdall.stores.aws_link import AwsLink, ClientError, code_of, failure_of
@@ -379,10 +379,11 @@ def _leading(wanted: Mapping[str, str]) -> tuple[str, str]:
     return next(iter(wanted.items()), ("", ""))
 
 
-def _torn(operation: str, key: str) -> StoreUnavailableError:
-    return StoreUnavailableError(
+def _torn(operation: str, key: str) -> TornRecordError:
+    return TornRecordError(
         f"dynamodb {operation}: the log of {keys.shown(key)!r} lacks entries that its head names, or is cut all the time",
         backend=BACKEND,
         operation=operation,
         cause="log shorter than its head says",
+        key=key,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdall.errors import OutcomeUnknownError, StoreUnavailableError
+from holdall.errors import OutcomeUnknownError, StoreBusyError, StoreUnavailableError, UnreplicatedError
 
 
 def unavailable(backend: str, operation: str, cause: BaseException) -> StoreUnavailableError:
@@ -13,6 +13,30 @@ def unavailable(backend: str, operation: str, cause: BaseException) -> StoreUnav
         backend=backend,
         operation=operation,
         cause=said,
+    )
+
+
+def busy(backend: str, operation: str, said: str, *, cause: str = "contention") -> StoreBusyError:
+    """Nothing was written: others were in the way, and the backend serves."""
+    return StoreBusyError(
+        f"{backend} {operation}: {said}: nothing was written; try again",
+        backend=backend,
+        operation=operation,
+        cause=cause,
+    )
+
+
+def unreplicated(backend: str, operation: str, *, found: int, wanted: int) -> UnreplicatedError:
+    """The server has it, and too few replicas."""
+    cause = f"{found} of {wanted} replicas have it"
+    return UnreplicatedError(
+        f"{backend} {operation}: {cause}, and the server itself: a failover may lose it or not; repeat it with the same op_id,"
+        " which has one effect, or read before you write again",
+        backend=backend,
+        operation=operation,
+        cause=cause,
+        found=found,
+        wanted=wanted,
     )
 
 

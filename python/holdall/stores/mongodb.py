@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pymongo import errors
 
-from holdall.errors import ArgumentError, EncodeError, StoreUnavailableError
+from holdall.errors import ArgumentError, EncodeError, TornRecordError
 from holdall.stores import keys, rules
 from holdall.stores.base import Durability, Entry, Record, Version
 from holdall.stores.mongodb_link import (
@@ -368,10 +368,11 @@ def _entry(document: dict[str, Any]) -> Entry:
     return Entry(document["kind"], bytes(document["data"]), int(document["_id"][-_SEQ_CHARS:], 16))
 
 
-def _torn(operation: str, key: str) -> StoreUnavailableError:
-    return StoreUnavailableError(
+def _torn(operation: str, key: str) -> TornRecordError:
+    return TornRecordError(
         f"mongodb {operation}: the log of {keys.shown(key)!r} lacks entries that its record names, or is cut all the time",
         backend=BACKEND,
         operation=operation,
         cause="log shorter than its record says",
+        key=key,
     )

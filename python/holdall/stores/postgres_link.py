@@ -38,6 +38,8 @@ _LOST = (
 )
 # the transaction was rolled back to let another one through
 _ROLLED_BACK = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+# others were in the way for as long as the server was told to wait for them, or each time it was tried
+_BUSY = (*_ROLLED_BACK, asyncpg.LockNotAvailableError)
 # refused while reading the arguments: nothing was written, and nothing will be
 _REFUSED = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
@@ -244,6 +246,11 @@ def _failed(operation: str, error: BaseException, *, was_sent: bool, is_repeatab
     """Say that nothing was written; or, where the reply to an earlier attempt was lost, that nobody knows."""
     if was_sent:
         return lost.unknown(BACKEND, operation, error, is_repeatable=is_repeatable)
+    if isinstance(error, _BUSY):
+        said = str(error).splitlines()[0]
+        return lost.busy(
+            BACKEND, operation, f"others were in the way ({said})", cause=f"{type(error).__name__}: {said}"
+        )
     return lost.unavailable(BACKEND, operation, error)
 
 

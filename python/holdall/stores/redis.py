@@ -288,8 +288,7 @@ class RedisStore:
             return reply
         reply, n = await self._link.run_and_wait(name, slot, args, replicas=self._wait_replicas)
         if n < self._wait_replicas and reply[0] == b"ok":
-            cause = TimeoutError(f"{n} of {self._wait_replicas} replicas have it")
-            raise lost.unknown(BACKEND, name, cause, is_repeatable=True)
+            raise lost.unreplicated(BACKEND, name, found=n, wanted=self._wait_replicas)
         return reply
 
     async def _indexed(self, name: str, key: str, ttl_s: float | None, args: Any, *, is_repeatable: bool) -> list[Any]:
@@ -314,13 +313,8 @@ class RedisStore:
                 is_repeatable=True,
             )
             guarantee = (until, epoch.decode())
-        raise StoreUnavailableError(
-            f"redis {name}: the index of {key[:80]!r} was changed by others {_INDEX_ATTEMPTS} times over: nothing was "
-            "written; try again",
-            backend=BACKEND,
-            operation=name,
-            cause="index contention",
-        )
+        said = f"the index of {key[:80]!r} was changed by others {_INDEX_ATTEMPTS} times over"
+        raise lost.busy(BACKEND, name, said, cause="index contention")
 
     async def _drop(self, key: str, tags: Mapping[str, str]) -> None:
         # what was asked for is done and acknowledged: an entry that stays behind is found and removed by the next find

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from holdall.errors import ClosedError, NewerStateError, StoreUnavailableError
+from holdall.errors import ClosedError, NewerStateError, StoreBusyError, StoreUnavailableError
 from holdall.stores import lost
 from holdall.stores.sql import Migration, migrations
 from holdall.stores.worker import Worker
@@ -111,7 +111,8 @@ class SqliteFile:
             look: Asked before each attempt at that lock, outside of it; what it returns, if anything, is the answer.
 
         Raises:
-            StoreUnavailableError: The file cannot be opened, read or written, or another writer held it too long.
+            StoreUnavailableError: The file cannot be opened, read or written.
+            StoreBusyError: Another writer held it too long.
         """
         begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
 
@@ -185,12 +186,11 @@ class SqliteFile:
             db.close()
 
     def _unavailable(self, operation: str, error: Exception) -> StoreUnavailableError:
-        advice = (
-            f"another writer held the file for {self._busy_timeout_s} s; try again, or raise busy_timeout_s"
-            if _is_busy(error)
-            else "see that the file is a readable and writable SQLite database"
-        )
-        return StoreUnavailableError(
+        kind, advice = StoreUnavailableError, "see that the file is a readable and writable SQLite database"
+        if _is_busy(error):
+            kind = StoreBusyError
+            advice = f"another writer held the file for {self._busy_timeout_s} s; try again, or raise busy_timeout_s"
+        return kind(
             f"sqlite {operation} on {self._path}: {error}: {advice}",
             backend="sqlite",
             operation=operation,

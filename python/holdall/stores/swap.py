@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from holdall.errors import ConflictError, StoreUnavailableError
+from holdall.errors import ConflictError
 from holdall.stores import lost, rules
 
 _T = TypeVar("_T")
@@ -195,12 +195,7 @@ class Swaps(Generic[_Rest]):
                     continue
                 self.see(key, Held(meta, rest))
                 return answer
-            raise StoreUnavailableError(
-                f"{self._backend} {operation}: others came first {_ATTEMPTS} times over: nothing was written; try again",
-                backend=self._backend,
-                operation=operation,
-                cause="contention",
-            )
+            raise lost.busy(self._backend, operation, f"others came first {_ATTEMPTS} times over")
 
         async with self._turn(key):
             return await self.call(operation, work, is_repeatable=is_repeatable)
