@@ -201,7 +201,10 @@ class UnreplicatedError(OutcomeUnknownError):
 
 
 class StoreBusyError(StoreUnavailableError):
-    """A backend serves, but others were in the way for as long as the call tried; nothing was written, try again."""
+    """A backend serves, but others were in the way for as long as the call tried; nothing was written, try again.
+
+    So it is where a write would be found by entries that too few replicas have, and replicas are asked for.
+    """
 
 
 class TornRecordError(StoreUnavailableError):

@@ -10,7 +10,7 @@ import itertools
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,14 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from holdall.errors import ArgumentError, DecodeError, OutcomeUnknownError, StoreUnavailableError, TornRecordError
+from holdall.errors import (
+    ArgumentError,
+    DecodeError,
+    OutcomeUnknownError,
+    StoreBusyError,
+    StoreUnavailableError,
+    TornRecordError,
+)
 from holdall.stores.base import ABSENT, Blob, Entry, Version
 from holdall.stores.chain import Link, link_tags
 from holdall.stores.redis import RedisStore
@@ -63,6 +70,14 @@ async def pass_time(admin: Any, namespace: str, seconds: float) -> None:
 
 async def found(store: RedisStore, **tags: str) -> list[str]:
     return sorted([key async for key in store.find(**tags)])
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(600):
+        if await is_so():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not within 30 s")
 
 
 # ---- keys and their ends
@@ -556,6 +571,75 @@ async def test_a_cluster_failover_loses_nothing_that_replicas_had(namespace: str
         await store.aclose()
     finally:
         servers.stop()
+
+
+@pytest.mark.faults
+async def test_a_record_is_found_after_a_failover_of_its_index(namespace: str):
+    """Its entry lies on another node: where that node's replica lacks it the write is refused, and where not, it is found."""
+    servers = Cluster(valkey_program(), has_replicas=True)
+    try:
+        store = RedisStore(servers.url, namespace=namespace, wait_replicas=1, timeout_s=1.0)
+        await store.write("other", HEAD, expected=ABSENT, ttl_s=None)
+        client = store._link.client
+        master = client.get_node_from_key(store._index.index_key("user_id", "u")).port
+        at = next(n for n, node in enumerate(servers.nodes) if node.port == master)
+        key = next(
+            key
+            for key in (f"k{n}" for n in range(100))
+            if client.get_node_from_key(store._index.slot_keys(key)[0]).port != master
+        )
+        process = servers.nodes[at + 3].server.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreBusyError, match="0 of 1 replicas have the entry by which it is found"):
+                await store.write(key, HEAD, expected=ABSENT, ttl_s=None, tags={"user_id": "u"}, op_id="once")
+            assert await store.read(key) is None
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+
+        async def written() -> bool:
+            with contextlib.suppress(StoreUnavailableError):
+                await store.write(key, HEAD, expected=ABSENT, ttl_s=None, tags={"user_id": "u"}, op_id="once")
+                return True
+            return False
+
+        await until(written)
+        servers.nodes[at].kill()
+
+        async def is_found() -> bool:
+            with contextlib.suppress(StoreUnavailableError):
+                return await found(store, user_id="u") == [key]
+            return False
+
+        await until(is_found)
+        await store.aclose()
+    finally:
+        servers.stop()
+
+
+async def test_an_entry_is_removed_once_replicas_know_that_it_must_be_entered_again(namespace: str):
+    """The epoch says so. Lost in a failover, the entry of a record that is written then would be removed all the same."""
+    master = Node(valkey_program(), config="repl-diskless-sync-delay 0\n")
+    replica = Node(valkey_program(), config=f"replicaof 127.0.0.1 {master.port}\n")
+    try:
+        with replica.client() as client:
+            wait_until("the replica is linked", lambda: client.info("replication")["master_link_status"] == "up")
+        process = replica.server.process
+        assert process is not None
+        store = RedisStore(master.url, namespace=namespace, wait_replicas=1, timeout_s=1.0)
+        await store._index.add("k", {"user_id": "u"}, None, None)
+        index = store._index.index_key("user_id", "u")
+        os.kill(process.pid, signal.SIGSTOP)
+        assert await found(store, user_id="u") == []
+        assert await store._link.client.zcard(index) == 1
+        os.kill(process.pid, signal.SIGCONT)
+        assert await found(store, user_id="u") == []
+        assert await store._link.client.zcard(index) == 0
+        await store.aclose()
+    finally:
+        replica.stop()
+        master.stop()
 
 
 async def test_rediss_is_redis_through_tls(tmp_path: Path, namespace: str):

@@ -52,7 +52,9 @@ class RedisStore:
         namespace: What every key begins with: letters, digits and `_.:/-`.
         durability: What the caller knows of the server, only named here: "fsync" is AOF with `appendfsync always`, "process"
             is AOF with `everysec`, with the loss that was said above, "memory" is neither.
-        wait_replicas: A write returns once this many replicas have it, else it raises `OutcomeUnknownError`.
+        wait_replicas: A write returns once this many replicas have it, else it raises `UnreplicatedError`, an
+            `OutcomeUnknownError`. The entries by which `find` finds it are waited for before it, in a cluster on nodes of their
+            own: where these lack replicas it raises `StoreBusyError`, and nothing was written.
         retention_s: How long a tombstone keeps fence and op_ids after a delete.
         max_connections: At most, per node; as many again for `find` where there is one server.
         timeout_s: For connecting and for each reply.
@@ -85,7 +87,7 @@ class RedisStore:
         self._link = RedisLink(
             url, client, max_connections=max_connections, timeout_s=timeout_s, connect=dict(connect or {})
         )
-        self._index = RedisIndex(self._link, namespace.encode())
+        self._index = RedisIndex(self._link, namespace.encode(), wait_replicas=self._wait_replicas)
         self._namespace = namespace.encode()
 
     def __repr__(self) -> str:
@@ -286,7 +288,9 @@ class RedisStore:
         if not self._wait_replicas or name not in WRITES:
             reply: list[Any] = await self._link.run(name, slot, args)
             return reply
-        reply, n = await self._link.run_and_wait(name, slot, args, replicas=self._wait_replicas)
+        reply, n = await self._link.run_and_wait(
+            name, slot, args, replicas=self._wait_replicas, mark=self._index.beside(slot[0])
+        )
         if n < self._wait_replicas and reply[0] == b"ok":
             raise lost.unreplicated(BACKEND, name, found=n, wanted=self._wait_replicas)
         return reply

@@ -7,6 +7,9 @@ record's own node confirm and draw a new epoch for the record; remove the entry 
 whose entry was seen but whose record came after the confirmation is refused by the epoch and enters it again, with another
 score. So no order of the two loses an entry. Clocks decide only what is pruned unseen, with an hour
 to spare between nodes.
+
+Where writes wait for replicas, an entry waits for those of its node before the record is written, and so does the epoch before
+an entry is removed: else a failover in between takes either back, and leaves a record that is not found.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from holdall.stores.redis_link import RedisLink
+from holdall.stores import lost
+from holdall.stores.redis_link import BACKEND, RedisLink
 
 # A score is until_s * _NONCES + nonce: 34 bits of seconds and 18 of nonce are exact in a double.
 _NONCES = 2**18
@@ -36,10 +40,11 @@ _DROPPED_PER_FIND = 200
 class RedisIndex:
     """Enters, finds and removes keys under tags."""
 
-    def __init__(self, link: RedisLink, namespace: bytes) -> None:
-        """Remember where."""
+    def __init__(self, link: RedisLink, namespace: bytes, *, wait_replicas: int) -> None:
+        """Remember where, and how many replicas must have what is entered."""
         self._link = link
         self._namespace = namespace
+        self._wait_replicas = wait_replicas
 
     def slot_keys(self, key: str) -> tuple[bytes, bytes, bytes]:
         """Return head, log and epoch of a record: one hash tag, drawn from the key, so that braces in it mean nothing."""
@@ -52,13 +57,30 @@ class RedisIndex:
         digest = blake2b(f"{name}\0{value}".encode(), digest_size=16).hexdigest()
         return b"%b:i:%b" % (self._namespace, digest.encode())
 
+    def beside(self, key: bytes) -> bytes:
+        """Return a key in the slot of a head or of a sorted set, for what is written so that replicas are waited for."""
+        tagged, closes, _ = key.partition(b"}")
+        return tagged + closes + b":w" if closes else b"%b:{%b}:w" % (self._namespace, key)
+
+    async def _run(self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any]) -> tuple[Any, int]:
+        """Call a script; return its reply and how many replicas have what it did, as far as that is asked for."""
+        if not self._wait_replicas:
+            return await self._link.run(name, slot_keys, args), 0
+        return await self._link.run_and_wait(
+            name, slot_keys, args, replicas=self._wait_replicas, mark=self.beside(slot_keys[0])
+        )
+
     async def add(self, key: str, tags: Mapping[str, str], ends_ms: int | None, ttl_s: float | None) -> str:
-        """Enter a key under its tags; return the guarantee for the record, "inf" or milliseconds."""
+        """Enter a key under its tags; return the guarantee for the record, "inf" or milliseconds.
+
+        Raises:
+            StoreBusyError: Too few replicas have an entry.
+        """
         until_s = NEVER_S if ends_ms is None or ttl_s is None else int(ends_ms / 1000 + max(2 * ttl_s, _LEAST_LEAD_S))
         until_s = min(until_s, NEVER_S)
-        await asyncio.gather(
+        entered = await asyncio.gather(
             *(
-                self._link.run(
+                self._run(
                     "index_add",
                     [self.index_key(name, value)],
                     [key.encode(), until_s, secrets.randbelow(_NONCES - 1), NEVER_S, _SKEW_S, _NONCES],
@@ -66,6 +88,10 @@ class RedisIndex:
                 for name, value in tags.items()
             )
         )
+        n = min((n for _, n in entered), default=self._wait_replicas)
+        if n < self._wait_replicas:
+            said = f"{n} of {self._wait_replicas} replicas have the entry by which it is found"
+            raise lost.busy(BACKEND, "index", said, cause="too few replicas")
         return "inf" if until_s == NEVER_S else str(until_s * 1000)
 
     async def drop(self, key: str, tags: Mapping[str, str]) -> None:
@@ -77,7 +103,9 @@ class RedisIndex:
 
     async def _drop_seen(self, key: str, name: str, value: str, score: float) -> None:
         head, _, epoch = self.slot_keys(key)
-        if await self._link.run("unindex", [head, epoch], [name, value, secrets.token_hex(8), _EPOCH_TTL_MS]):
+        args = [name, value, secrets.token_hex(8), _EPOCH_TTL_MS]
+        is_nobodys, n = await self._run("unindex", [head, epoch], args)
+        if is_nobodys and n >= self._wait_replicas:
             await self._link.run("index_drop", [self.index_key(name, value)], [key.encode(), f"{score:.0f}"])
 
     async def find(self, wanted: Mapping[str, str]) -> AsyncIterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holdall.errors import ArgumentError, ClosedError, OutcomeUnknownError, TornRecordError
+from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError, TornRecordError
 from holdall.stores import keys, lost
 from holdall.stores.lua import Script, script
 from holdall.stores.urls import unreadable
@@ -194,21 +194,21 @@ class RedisLink:
         return None if any(isinstance(reply, Exception) for reply in replies) else replies
 
     async def run_and_wait(
-        self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any], *, replicas: int
+        self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any], *, replicas: int, mark: bytes
     ) -> tuple[Any, int]:
         """Call a script, and then WAIT on the connection it went through; return the reply and how many replicas have it.
 
         WAIT waits for what this connection has written. The script writes nothing where it answers a repeated call from
-        memory, whose first copy went over another connection, perhaps: so something is written in any case.
+        memory, whose first copy went over another connection, perhaps: so something is written in any case, under `mark`.
         """
         lua = script(name)
-        mark = (b"SET", slot_keys[0].partition(b"}")[0] + b"}:w", b"", b"PX", _MARK_MS)
+        beside = (b"SET", mark, b"", b"PX", _MARK_MS)
         wait = ("WAIT", replicas, int(self._timeout_s * 500))
         for head in (("EVALSHA", lua.sha), ("EVAL", lua.text)):
             command = (*head, len(slot_keys), *slot_keys, *args)
             try:
                 async with self._slots:
-                    reply, n = await self._all(slot_keys[0], command, mark, wait)
+                    reply, n = await self._all(slot_keys[0], command, beside, wait)
             except exceptions.NoScriptError:
                 continue
             return reply, n
@@ -266,7 +266,7 @@ class RedisLink:
                 return await work()
             except exceptions.NoScriptError as error:
                 raise lost.unavailable(BACKEND, operation, error) from error
-            except OutcomeUnknownError:
+            except StoreUnavailableError:
                 # said by `work` itself: too few replicas have the write
                 raise
             except (*_REFUSED, *_LOST) as error:
