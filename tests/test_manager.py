@@ -119,6 +119,19 @@ def test_the_only_user_message_of_a_long_run_stays() -> None:
     assert window.tokens == recount(window.messages) <= 1_500
 
 
+def test_the_task_stays_where_every_result_brings_a_reminder() -> None:
+    """A text beside results is a user's turn, but the task that it serves is one too."""
+    state = State([{"role": "user", "content": "Fix the build."}])
+    for n in range(60):
+        result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": say("tool", n)["content"]}
+        call = {"type": "tool_use", "id": f"c{n}", "name": "run", "input": {}}
+        reminded = [result, {"type": "text", "text": "Remember the list."}]
+        state.messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": reminded}]
+    window = ContextWindowManager(1_500).build(state)
+    assert state.messages[0] in window.messages
+    assert window.messages[-2:] == state.messages[-2:]
+
+
 def test_a_user_turn_that_stayed_is_in_the_summary_before_it_goes() -> None:
     seen: list[str] = []
     state = State(agent(60))

@@ -229,6 +229,34 @@ def test_a18_the_current_turn_is_never_left_out() -> None:
         ContextWindowPacker(60, TOKENIZER).pack_messages([S(text(200))])
 
 
+@pytest.mark.parametrize("strategy", ["optimal", "greedy", "stable"])
+def test_a_reminder_beside_results_does_not_replace_the_task(strategy: str) -> None:
+    """Programs add a text to every result: the task that all of them serve stays, and so does the text."""
+    messages = [A("Hello."), U("Repair what is broken, " * 60)]
+    for n in range(40):
+        messages.append(A([{"type": "tool_use", "id": f"c{n}", "name": "look", "input": {}}]))
+        result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": text(60, n)}
+        messages.append(U([result, {"type": "text", "text": "Remember the list."}]))
+    packed = ContextWindowPacker(900, TOKENIZER, strategy=strategy).pack_messages(messages)
+    assert len(packed.dropped) > 40
+    assert {1, len(messages) - 2, len(messages) - 1} <= set(indices(packed))
+    assert any(message is messages[1] for message in packed.messages), "whole, not shortened"
+
+
+def test_what_is_asked_beside_a_reminder_is_still_the_task() -> None:
+    """Relevance is to the task too, not to the reminder alone."""
+    talk = [make(text(30, n)) for n in range(10) for make in (U, A)]
+    talk[5] = A(text(30) + "The passphrase of the lighthouse is heron.")
+    messages = [
+        *talk,
+        U("What is the passphrase of the lighthouse?"),
+        A([{"type": "tool_use", "id": "c", "name": "look", "input": {}}]),
+    ]
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "Nothing."}
+    messages.append(U([result, {"type": "text", "text": "Remember the river, the stone and the winter garden."}]))
+    assert 5 in indices(ContextWindowPacker(150, TOKENIZER).pack_messages(messages))
+
+
 def png(width: int, height: int) -> str:
     """A PNG's header, followed by noise."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

@@ -117,6 +117,17 @@ pub struct Groups {
     pub findings: Vec<Finding>,
 }
 
+impl Groups {
+    /// Where the user says what is to be done now, ascending: the last message of the user's own, and what was said later beside
+    /// the results of tools. The latter may be a reminder that a program adds to every result, so it never stands alone.
+    #[must_use]
+    pub fn current_turn(&self) -> Vec<usize> {
+        let last = self.groups.iter().rposition(|group| group.is_user_turn);
+        let own = self.groups.iter().rposition(|group| group.is_user_turn && group.kind != GroupKind::Turn);
+        own.into_iter().chain(last.filter(|last| Some(*last) != own)).collect()
+    }
+}
+
 /// Which of the kept groups stand before the first user message and would make the request start with an assistant, which
 /// Anthropic and others refuse: their positions in `kept`. Nothing if there is no user message to start on.
 pub fn before_first_user<'a>(kept: impl IntoIterator<Item = &'a Group>) -> Vec<usize> {

@@ -133,8 +133,16 @@ impl Packing<'_> {
         if let Some(query) = self.it.query {
             return query.to_owned();
         }
-        let current = self.found.groups.iter().rev().find(|group| group.is_user_turn).or(self.found.groups.last());
-        let entries = current.into_iter().flat_map(Group::indices).filter_map(|index| self.it.messages.get(index));
+        let groups = &self.found.groups;
+        let mut current = self.found.current_turn();
+        if current.is_empty() {
+            current.extend(groups.len().checked_sub(1));
+        }
+        let entries = current
+            .into_iter()
+            .filter_map(|at| groups.get(at))
+            .flat_map(Group::indices)
+            .filter_map(|index| self.it.messages.get(index));
         entries.map(|entry| entry.message.searchable()).collect::<Vec<_>>().join("\n")
     }
 

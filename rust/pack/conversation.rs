@@ -167,10 +167,10 @@ impl<'a> Packing<'a> {
     /// The type of each group, and whether it must be in.
     fn sort_out(&mut self) {
         let groups = &self.found.groups;
-        let last_user = groups.iter().rposition(|group| group.is_user_turn);
+        let current = self.found.current_turn();
         let last_round = groups.iter().map(|group| group.round).max().unwrap_or(0);
         for (at, group) in groups.iter().enumerate() {
-            let is_current = Some(at) == last_user || at + 1 == groups.len() || group.is_open;
+            let is_current = current.contains(&at) || at + 1 == groups.len() || group.is_open;
             let kind = if group.is_prompt {
                 Kind::SYSTEM_PROMPT
             } else if is_current {

@@ -23,7 +23,7 @@ impl Packing<'_> {
     /// Quote what was cut and the current turn asks for, in what is left of the budget.
     pub(super) fn recall(&self, chosen: &mut Chosen, memo: Option<&Memo>) -> Result<()> {
         let Some(memo) = memo.filter(|_| self.settings.recall > 0.0) else { return Ok(()) };
-        let Some(current) = self.found.groups.iter().rposition(|group| group.is_user_turn) else { return Ok(()) };
+        let Some(&current) = self.found.current_turn().first() else { return Ok(()) };
         let first = self.found.groups.get(current).and_then(|group| group.indices().next());
         let is_new = first >= Some(memo.forms.len());
         let quoted = if is_new {

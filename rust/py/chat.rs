@@ -229,7 +229,8 @@ fn _chat_groups<'py>(
     let conversation = read(messages, format, system)?;
     let found = group(&conversation.messages);
     let groups = PyList::empty(py);
-    for group in &found.groups {
+    let current = found.current_turn();
+    for (at, group) in found.groups.iter().enumerate() {
         let figures = PyDict::new(py);
         figures.set_item("kind", kind_name(group.kind))?;
         figures.set_item("indices", group.indices().collect::<Vec<_>>())?;
@@ -237,6 +238,7 @@ fn _chat_groups<'py>(
         figures.set_item("is_prompt", group.is_prompt)?;
         figures.set_item("is_open", group.is_open)?;
         figures.set_item("is_user_turn", group.is_user_turn)?;
+        figures.set_item("is_current_turn", current.contains(&at))?;
         figures.set_item("is_compaction", group.is_compaction)?;
         groups.append(figures)?;
     }

@@ -362,6 +362,6 @@ def _speaker(message: Any) -> str:
 
 def _stays(groups: Sequence[Mapping[str, Any]]) -> frozenset[int]:
     """What never slides out: the system prompt, a provider's own compaction, the current user turn, the last group."""
-    turns = [group for group in groups if group["is_user_turn"]]
-    prompt = [group for group in groups if group["is_prompt"] or group["is_compaction"]]
-    return frozenset(i for group in (*prompt, *turns[-1:], *groups[-1:]) for i in group["indices"])
+    names = ("is_prompt", "is_compaction", "is_current_turn")
+    kept = [group for group in groups if any(group[name] for name in names)]
+    return frozenset(i for group in (*kept, *groups[-1:]) for i in group["indices"])

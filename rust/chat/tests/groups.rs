@@ -253,6 +253,18 @@ fn a_user_message_with_results_belongs_to_the_calls() {
 }
 
 #[test]
+fn a_word_beside_results_does_not_replace_the_task() {
+    let reminded = results(&["a"], Some("Remember the list."));
+    let turn = |messages: &[Value]| anthropic(messages).current_turn();
+    let (call, result) = (|| use_tool(&["a"], None), results(&["a"], None));
+    assert_eq!(turn(&[user(), call(), result.clone(), call(), reminded.clone()]), [0, 2]);
+    assert_eq!(turn(&[user(), call(), reminded.clone(), answer(), user()]), [3]);
+    assert_eq!(turn(&[user(), call(), result]), [0]);
+    assert_eq!(turn(&[call(), reminded, answer()]), [0]);
+    assert_eq!(turn(&[answer()]), [] as [usize; 0]);
+}
+
+#[test]
 fn one_block_a_message_is_one_turn() {
     let thinking = json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"}]});
     let groups = anthropic(&[
@@ -368,9 +380,8 @@ fn hosted_calls_need_no_answer_and_references_may_have_one() {
     assert_eq!(reasons(&groups), [(4, None, Reason::OrphanResult)]);
 }
 
-#[test]
-fn grouping_takes_linear_time() {
-    let n_calls = 50_000;
+/// Conversations of so many calls that would take quadratic time if calls were looked for by walking.
+fn hostile(n_calls: usize) -> [(Format, Vec<Value>, usize); 5] {
     let ids: Vec<String> = (0..n_calls).map(|n| n.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let mut half_answered = vec![user(), call(&ids)];
@@ -381,17 +392,34 @@ fn grouping_takes_linear_time() {
     let interrupted = [vec![call(&["a"]); n_calls], vec![user()]].concat();
     let uses = [vec![use_tool(&["a"], Some("x")); n_calls], vec![user()]].concat();
     let items = [vec![item("call", "a"); n_calls], vec![user()]].concat();
-    for (format, messages, n_findings) in [
+    [
         (Format::OpenAi, half_answered, n_calls / 2),
         (Format::OpenAi, vec![all_open, user()], n_calls),
         (Format::OpenAi, interrupted, n_calls),
         (Format::Anthropic, uses, n_calls),
         (Format::Responses, items, n_calls),
-    ] {
-        let messages = read(format, &json!(messages));
-        let start = std::time::Instant::now();
-        let groups = crate::chat::group::group(&messages);
-        assert_eq!(groups.findings.len(), n_findings);
-        assert!(start.elapsed().as_secs_f64() < 2.0, "{format:?} {:?}", start.elapsed());
+    ]
+}
+
+/// Eight times the calls take eight times as long, where a quadratic rule would take sixty-four: the least of three, so that no
+/// other work on the machine decides.
+#[test]
+fn grouping_takes_linear_time() {
+    let least = |n_calls: usize| -> Vec<f64> {
+        let seconds = |(format, messages, n_findings): (Format, Vec<Value>, usize)| {
+            let messages = read(format, &json!(messages));
+            let once = |_| {
+                let start = std::time::Instant::now();
+                let groups = crate::chat::group::group(&messages);
+                let taken = start.elapsed().as_secs_f64();
+                assert_eq!(groups.findings.len(), n_findings);
+                taken
+            };
+            (0..3).map(once).fold(f64::INFINITY, f64::min)
+        };
+        hostile(n_calls).map(seconds).to_vec()
+    };
+    for (few, many) in least(4_000).into_iter().zip(least(32_000)) {
+        assert!(many < 32.0 * few, "{few} s, then {many} s");
     }
 }
