@@ -532,6 +532,78 @@ async def test_a_sentinel_failover_loses_nothing_that_replicas_had(namespace: st
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("how", ["stands still", "is told to"])
+async def test_writers_at_once_lose_nothing_in_a_sentinel_failover(namespace: str, how: str):
+    """A master that stands still in the middle of eight writes, or is told to step down: each write has one effect.
+
+    The one that stood still comes back, and whatever lay in its sockets is written there and thrown away. All replicas are
+    waited for: with one of two, the master that steps down goes on with the one that is not promoted, for a second or more.
+    """
+    servers = Sentinels(valkey_program())
+    try:
+        store = RedisStore(servers.url, namespace=namespace, wait_replicas=2, timeout_s=1.0)
+        keys = [f"k{n}" for n in range(8)]
+        acknowledged: dict[str, list[bytes]] = {key: [] for key in keys}
+        is_over = asyncio.Event()
+        port = servers.master_port()
+        master = next(node for node in servers.nodes if node.port == port)
+
+        async def write_on(key: str) -> None:
+            await store.write(key, HEAD, expected=ABSENT, ttl_s=None, tags={"user_id": "u"})
+            for n in itertools.count():
+                while not is_over.is_set():
+                    try:
+                        await store.write(
+                            key, HEAD, expected=None, ttl_s=None, append=[Entry("m", b"%d" % n)], op_id=f"op{n}"
+                        )
+                    except StoreUnavailableError:
+                        await asyncio.sleep(0.02)
+                    else:
+                        acknowledged[key].append(b"%d" % n)
+                        break
+                if is_over.is_set():
+                    return
+
+        async def n_written(least: int) -> None:
+            await until(lambda: asyncio.sleep(0, min(map(len, acknowledged.values())) >= least))
+
+        async def has_moved() -> bool:
+            now = servers.master_port()
+            others = [node for node in servers.nodes if node.port not in (port, now)]
+            for node in others:
+                with node.client() as client:
+                    info = client.info("replication")
+                    if (info.get("master_port"), info.get("master_link_status")) != (now, "up"):
+                        return False
+            return now != port
+
+        writers = [asyncio.create_task(write_on(key)) for key in keys]
+        await n_written(5)
+        if how == "stands still":
+            master.server.send(signal.SIGSTOP)
+        else:
+            with servers.sentinels[0].client() as client:
+                client.execute_command("SENTINEL", "FAILOVER", servers.name)
+        await until(has_moved)
+        if how == "stands still":
+            master.server.send(signal.SIGCONT)
+        await n_written(max(map(len, acknowledged.values())) + 5)
+        is_over.set()
+        await asyncio.gather(*writers)
+        for key in keys:
+            record = await store.read(key)
+            assert record is not None
+            held = [entry.data for entry in record.entries]
+            assert held == sorted(set(held), key=int)
+            assert set(acknowledged[key]) <= set(held)
+            assert record.version.number == len(held) + 1
+        assert await found(store, user_id="u") == keys
+        await store.aclose()
+    finally:
+        servers.stop()
+
+
+@pytest.mark.faults
 async def test_a_cluster_failover_loses_nothing_that_replicas_had(namespace: str):
     """The master of a record is killed under load: its replica takes over, and every acknowledged append is there."""
     servers = Cluster(valkey_program(), has_replicas=True)

@@ -42,7 +42,9 @@ class RedisStore:
     `appendfsync always` a kill of the server loses nothing that was acknowledged. With `everysec`, the usual setting, it
     can lose the last seconds, and not only at a loss of power: while an fsync in the background is slow, acknowledged writes
     wait in the server's own memory, and kill -9 takes them along. A failover can lose writes that no replica had yet, under
-    either; `wait_replicas` narrows that window, it does not close it.
+    either; `wait_replicas` narrows that window. Behind Sentinels it closes it where it is the number of all replicas, and all but
+    for a master that dies where it is less: one that is told to step down, or stood still and comes back, goes on for a second
+    or so with the replicas that are not promoted, which then throw away what they have acknowledged.
 
     Args:
         url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://user:password@host:port,host:port/SERVICE/DB` (what the
