@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
+from redis import exceptions
+from redis.asyncio import Connection, Redis
 from redis.credentials import UsernamePasswordCredentialProvider
 
 from holdall.errors import OutcomeUnknownError, StoreUnavailableError
@@ -166,13 +167,41 @@ async def test_passwords_that_change_are_the_pools_to_tell(valkey_server: Node):
 
 async def test_health_is_checked_as_the_driver_does(valkey_server: Node):
     """A ping before the call, where one was asked for, and its reply is not taken for the call's."""
-    async with opened(valkey_server.url, connect={"health_check_interval": 0.01}) as store:
+    async with opened(valkey_server.url, connect={"health_check_interval": 60}) as store:
         for n in range(3):
             await store.write("k", head(n), expected=None, ttl_s=60)
-            await asyncio.sleep(0.02)
+            lanes = store._link._lanes
+            assert lanes is not None
+            (idle,) = lanes._idle
+            idle.connection.next_health_check = -1
             record = await store.read("k")
             assert record is not None
             assert record.head == head(n)
+            assert idle.connection.next_health_check > 0
+
+
+async def test_a_login_that_fails_in_the_driver_has_sent_no_call(valkey_server: Node, monkeypatch: pytest.MonkeyPatch):
+    """So the call is made again over another connection, or was surely not made; repeatable or not."""
+    left = [1]
+    connect = Connection.connect
+
+    async def failing(self: Connection) -> None:
+        await connect(self)
+        if left[0]:
+            left[0] -= 1
+            await self.disconnect(nowait=True)
+            raise exceptions.ConnectionError("Bad response from PING health check")
+
+    monkeypatch.setattr(Connection, "connect", failing)
+    async with opened(valkey_server.url, connect={"health_check_interval": 60}) as store:
+        assert (await store.write("k", head(1), expected=ABSENT, ttl_s=60)).number == 1
+        lanes = store._link._lanes
+        assert lanes is not None
+        await lanes.aclose()
+        left[0] = 2
+        with pytest.raises(StoreUnavailableError, match="nothing was written") as caught:
+            await store.write("k", head(2), expected=None, ttl_s=60)
+        assert not isinstance(caught.value, OutcomeUnknownError)
 
 
 async def test_passwords_and_databases_are_the_drivers_to_send(valkey_server: Node):

@@ -20,6 +20,10 @@ from holdall.stores.redis_wire import Wire, is_enough
 _FRESH_S: Final = 0.5
 
 
+# In the text of an error: no call was sent yet.
+CONNECTING: Final = "connecting to"
+
+
 class _Idle:
     """A connection that no call is under way on."""
 
@@ -106,7 +110,13 @@ class Lanes:
                 raise
             await _left(idle.connection)
         connection = self._make()
-        await connection.connect()
+        try:
+            await connection.connect()
+        except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
+            if type(error) not in (exceptions.ConnectionError, exceptions.TimeoutError) or CONNECTING in str(error):
+                raise
+            # The driver can fail in the middle of a login, as by a health check whose ping meets the reply to another command.
+            raise exceptions.ConnectionError(f"Error {CONNECTING} the server: {error}") from error
         return connection
 
     async def end(self) -> None:

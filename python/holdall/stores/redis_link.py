@@ -23,7 +23,7 @@ try:
 except ImportError as exc:
     raise ImportError("RedisStore needs an extra: pip install 'holdall[redis]'") from exc
 
-from holdall.stores.redis_lane import Lanes
+from holdall.stores.redis_lane import CONNECTING, Lanes
 
 _T = TypeVar("_T")
 
@@ -254,7 +254,7 @@ class RedisLink:
         return reply, int(last)
 
     async def call(self, operation: str, work: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
-        """Run `work`, once more after a lost connection if it is repeatable.
+        """Run `work`, once more after a lost connection if it is repeatable, or was not sent.
 
         Raises:
             StoreUnavailableError: The server cannot be reached, or refused; nothing was written.
@@ -277,7 +277,7 @@ class RedisLink:
                     await self._let_go()
                     is_safe = True
                 else:
-                    is_safe = is_lost and is_repeatable
+                    is_safe = is_lost and (is_repeatable or not was_sent)
                 if is_safe and not is_last:
                     continue
                 if was_sent and operation in WRITES:
@@ -339,7 +339,7 @@ def _was_never_sent(error: BaseException) -> bool:
         return True
     # redis-py has one error for a connection that could not be made and one that broke; these texts are its own
     said = str(error)
-    return "connecting to" in said or "No master found" in said or "No connection available" in said
+    return CONNECTING in said or "No master found" in said or "No connection available" in said
 
 
 def _check_client(client: Any) -> int:
