@@ -116,7 +116,8 @@ class SemanticMemory(Protocol):
             k: At least 1, at most 10,000.
             vector: A vector to search for; with a query beside it, it is the query's embedding.
             filter: Conditions on metadata.
-            user_id: Only this user's documents.
+            user_id: Only this user's documents. None: those of all users, and nobody's; a service that answers one user names that
+                user here.
             namespace: Where to search.
             mode: "vector" by the vector, or the embedded query; "lexical" by BM25 over the query's words; "hybrid" both, fused
                 by rank; "auto" whichever of these the arguments, the embedder and the backend allow, hybrid first.

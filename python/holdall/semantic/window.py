@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from holdall.errors import ArgumentError
 from holdall.semantic.base import Document, Hit, SemanticMemory, Value, Vector
+from holdall.semantic.rules import check_user
 
 if TYPE_CHECKING:
     from holdall._native import PackResult
@@ -18,6 +20,8 @@ _ROLES = ("user", "assistant")
 _UNKEPT: Final = re.compile("[\ud800-\udfff\0]")
 # Chosen by evidence recall on recorded conversations (OPTIMIZATIONS.md): how many of the nearest stand out at all.
 _STANDING_OUT: Final = 32
+# In the metadata of a message: whether it is some user's. A search that names no user finds everybody's.
+_OWNED: Final = "owned"
 
 
 class Found(TypedDict):
@@ -101,8 +105,8 @@ class MessageMemory:
 
     Args:
         memory: Where they are kept; `memory.delete_user(user_id)` deletes them with everything else of the user.
-        session_id: Names the namespace, 1 to 512 bytes; no two sessions of any users may share it.
-        user_id: Whose they are; nothing that another user has put under the same session id is recalled.
+        session_id: Names the namespace, 1 to 512 bytes.
+        user_id: Whose they are. Two users' sessions of one id are apart, and so are those of nobody (None).
     """
 
     def __init__(self, memory: SemanticMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -110,7 +114,13 @@ class MessageMemory:
             raise ArgumentError("session_id is empty; give the session's id")
         self._memory = memory
         self._session_id = session_id
-        self._user_id = user_id
+        self._user_id = user_id = check_user(user_id)
+        self._mine: dict[str, bool] = {_OWNED: user_id is not None}
+        # a user's id may have as many bytes as an id may
+        self._prefix = "" if user_id is None else f"{blake2b(user_id.encode(), digest_size=16).hexdigest()}."
+
+    def _id(self, place: int) -> str:
+        return f"{self._prefix}{place}"
 
     async def add(self, messages: Sequence[Mapping[str, Any]], *, start: int) -> int:
         """Keep messages; adding one again at its place replaces it.
@@ -129,12 +139,12 @@ class MessageMemory:
             text = _text(message.get("content"))
             if message.get("role") not in _ROLES or not text.strip():
                 continue
-            metadata: dict[str, Value] = {"role": message["role"], "place": place}
+            metadata: dict[str, Value] = {"role": message["role"], "place": place, **self._mine}
             name = message.get("name")
             if isinstance(name, str) and name:
                 metadata["name"] = name = _kept(name)
                 text = f"{name}: {text}"
-            documents.append(Document(str(place), text, None, metadata, self._user_id))
+            documents.append(Document(self._id(place), text, None, metadata, self._user_id))
         await self._memory.upsert(documents, namespace=self._session_id)
         return start + len(messages)
 
@@ -153,20 +163,26 @@ class MessageMemory:
         nearness = None
         if vector is not None or self._memory.can_embed:
             near = await self._memory.search(
-                query, k, vector=vector, user_id=self._user_id, namespace=self._session_id, mode="vector"
+                query,
+                k,
+                vector=vector,
+                filter=self._mine,
+                user_id=self._user_id,
+                namespace=self._session_id,
+                mode="vector",
             )
-            found.update((int(hit.id), hit) for hit in near)
+            found.update((_place(hit), hit) for hit in near)
             nearness = _nearness(near)
         if self._memory.can_match:
             matching = await self._memory.search(
-                query, k, user_id=self._user_id, namespace=self._session_id, mode="lexical"
+                query, k, filter=self._mine, user_id=self._user_id, namespace=self._session_id, mode="lexical"
             )
-            found.update((int(hit.id), hit) for hit in matching)
+            found.update((_place(hit), hit) for hit in matching)
         beside = {place + step for place in found for step in range(-around, around + 1)} - found.keys()
-        wanted = [str(place) for place in sorted(beside) if place >= 0]
+        wanted = [self._id(place) for place in sorted(beside) if place >= 0]
         for one in await self._memory.get(wanted, namespace=self._session_id):
-            if self._user_id is None or one.user_id == self._user_id:
-                found[int(one.id)] = one
+            if one.user_id == self._user_id:
+                found[_place(one)] = one
         places = sorted(found)
         return Recalled(query, [_message(found[place]) for place in places], places, nearness)
 
@@ -177,7 +193,11 @@ def _nearness(hits: Sequence[Hit]) -> dict[int, float]:
     if not hits:
         return {}
     least, spread = hits[-1].score, hits[0].score - hits[-1].score
-    return {int(hit.id): ((hit.score - least) / spread) ** 2 if spread > 0 else 1.0 for hit in hits}
+    return {_place(hit): ((hit.score - least) / spread) ** 2 if spread > 0 else 1.0 for hit in hits}
+
+
+def _place(found: Document | Hit) -> int:
+    return int(found.id.rpartition(".")[2])
 
 
 def _text(content: object) -> str:

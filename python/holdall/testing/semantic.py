@@ -25,6 +25,7 @@ from typing import Any
 
 from holdall.errors import ArgumentError, ClosedError, EncodeError, HoldallError
 from holdall.semantic.base import Document, Filter, Hit, SemanticMemory
+from holdall.semantic.window import MessageMemory
 from holdall.testing.semantic_filters import FILTERS, PEOPLE, meets
 
 
@@ -147,6 +148,30 @@ class SemanticConformance:
             assert await self.found(memory, space, user_id=ann) == [f"{ann}-{n}" for n in range(3)]
             assert await self.found(memory, space, user_id=bob, filter={"n": {"gte": 1}}) == [f"{bob}-1", f"{bob}-2"]
             assert await self.found(memory, space, user_id=self.space()) == []
+
+    async def test_messages_of_two_users_are_apart_in_sessions_of_one_id(self) -> None:
+        """Of a user, of another and of nobody: none overwrites or recalls what is another's, nor is deleted with it."""
+        embedder = self.embedder([])
+        async with self.opened(embedder=embedder) as memory:
+            session = self.space()
+            users = (self.space(), "é" * 256, None)
+            messages = [MessageMemory(memory, session, user_id=user) for user in users]
+            for n, mine in enumerate(messages):
+                said = [{"role": "user", "content": f"parcel {n} {i}"} for i in range(3)]
+                assert await mine.add(said, start=0) == 3
+            await self.settle()
+            assert await memory.count(namespace=session) == 9
+
+            async def recalled(n: int, around: int) -> list[str]:
+                found = await messages[n].recall(f"parcel {n} 1", 1, around=around)
+                return [message["content"] for message in found.messages]
+
+            for n in range(3):
+                assert set(await recalled(n, 0)) <= {f"parcel {n} {i}" for i in range(3)}
+                assert await recalled(n, 3) == [f"parcel {n} {i}" for i in range(3)]
+            await memory.delete_user("é" * 256)
+            await self.settle()
+            assert [len(await recalled(n, 3)) for n in range(3)] == [3, 0, 3]
 
     async def test_namespaces_are_apart(self) -> None:
         """The same id in two of them is two documents; the default namespace is one like any other."""
