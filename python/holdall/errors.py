@@ -128,6 +128,15 @@ class StaleFenceError(ConflictError):
     highest: int
 
 
+class SessionGoneError(ConflictError):
+    """A session that was loaded or saved before is no longer stored: it was deleted, or has expired meanwhile.
+
+    `ttl_s` is how long it lives after each save; `actual` is None.
+    """
+
+    ttl_s: float | None
+
+
 class MergeConflictError(HoldallError):
     """Two changes of one session exclude each other; nothing was written.
 

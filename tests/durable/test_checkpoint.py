@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from holdall import (
     PerPhase,
     PerStep,
     PerTransaction,
+    SessionGoneError,
     SessionState,
     Step,
     StepRun,
@@ -27,6 +29,9 @@ from holdall import (
 from holdall.durable.policies import CheckpointPolicy, Progress
 from holdall.durable.run import is_transient
 from holdall.durable.session_store import SessionStore
+from holdall.stores.memory import MemoryStore
+
+from .faulty import FaultyStore
 
 
 def new() -> SessionState:
@@ -446,3 +451,87 @@ async def test_on_step_is_told(store: SessionStore) -> None:
         state.session_id, steps_of([], "a"), on_step=lambda step, event: told.append(f"{step.name} {event}")
     )
     assert told == ["a skipped"]
+
+
+@pytest.mark.parametrize("where", ["with the session", "in a store of their own"])
+async def test_a_step_may_take_longer_than_its_record_lives(store: SessionStore, where: str) -> None:
+    """As long as it awaits: the time to live starts over meanwhile, and ends as ever once nobody works on it."""
+    state = new()
+    sessions, checkpoints, manager = store, None, CheckpointManager(store)
+    state.ttl_seconds = 0.3
+    if where == "in a store of their own":
+        sessions = SessionStore(MemoryStore())
+        checkpoints = store
+        state.ttl_seconds = None
+        manager = CheckpointManager(sessions, checkpoints=checkpoints, ttl_s=0.3)
+
+    async def long(run: StepRun) -> str:
+        run.state.messages.append(say("at work"))
+        await asyncio.sleep(0.9)
+        return "done"
+
+    report = await manager.run(state, [Step("one", long), Step("two", long)])
+    assert report.done == ["one", "two"]
+    resumed, next_step = await manager.resume_from_checkpoint(state.session_id)
+    assert (next_step, len(resumed.messages)) == (3, 2)
+    await asyncio.sleep(0.4)
+    with pytest.raises(NotFoundError):
+        await store.load(state.session_id)
+
+
+async def test_a_session_that_expired_during_a_step_says_so(store: SessionStore) -> None:
+    """A step that lets nothing else run cannot be helped; the error gives the figure, and what to do."""
+    state = new()
+    state.ttl_seconds = 0.1
+    manager = CheckpointManager(store)
+    with pytest.raises(SessionGoneError, match=r"lives 0\.1 s after each save.*raise ttl_seconds") as caught:
+        await manager.run(state, [Step("one", lambda _: time.sleep(0.3))])
+    assert (caught.value.key, caught.value.ttl_s, caught.value.actual) == (state.session_id, 0.1, None)
+    assert caught.value.expected.number == 1
+
+
+async def test_a_deleted_session_is_not_renewed(store: SessionStore) -> None:
+    """Nor is the run told before it saves: what others delete meanwhile stays deleted."""
+    state = new()
+    state.ttl_seconds = 0.3
+
+    async def deleted(run: StepRun) -> None:
+        assert await store.delete(run.state.session_id)
+        await asyncio.sleep(0.4)
+
+    with pytest.raises(SessionGoneError, match="deleted"):
+        await CheckpointManager(store).run(state, [Step("one", deleted)])
+    with pytest.raises(NotFoundError):
+        await store.load(state.session_id)
+
+
+async def test_a_run_leaves_nothing_running_behind(store: SessionStore) -> None:
+    """Also where a step fails, or the run is cancelled, and though renewals fail while the store is away."""
+
+    async def broken(_: StepRun) -> None:
+        await asyncio.sleep(0.05)
+        raise ValueError
+
+    before = asyncio.all_tasks()
+    state = new()
+    state.ttl_seconds = 0.06
+    with pytest.raises(ValueError):  # noqa: PT011 - raised above
+        await CheckpointManager(store).run(state, [Step("one", broken)])
+    run = asyncio.ensure_future(CheckpointManager(store).run(new(), [Step("one", lambda _: asyncio.sleep(9))]))
+    await asyncio.sleep(0.05)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert asyncio.all_tasks() == before
+    away = FaultyStore(MemoryStore())
+
+    async def outage(_: StepRun) -> None:
+        away.is_dead = True
+        await asyncio.sleep(0.15)
+        away.is_dead = False
+        await asyncio.sleep(0.3)
+
+    state = new()
+    state.ttl_seconds = 0.3
+    report = await CheckpointManager(SessionStore(away)).run(state, [Step("one", outage)])
+    assert report.done == ["one"]

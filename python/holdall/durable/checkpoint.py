@@ -160,6 +160,10 @@ class CheckpointManager:
         `StepRun.key`: what has effects outside should pass the key on, so that a second use of it changes nothing. That is
         as close to exactly-once as a store can bring effects that it does not hold.
 
+        While steps await, the time to live of what they are recorded in starts over after each third of it, so that a step may
+        take longer. A step that blocks the event loop for all of it ends in a `SessionGoneError`: make it async, or raise
+        `ttl_seconds`.
+
         Errors are never recorded as results. A transient one (lost connection, serialization failure) is tried again on the
         state as it was before the step; any other ends the run, with all that was checkpointed kept.
 
@@ -177,6 +181,7 @@ class CheckpointManager:
 
         Raises:
             ConflictError: Another worker runs the same session; this one stopped.
+            SessionGoneError: It was deleted, or expired during a step; what was saved is gone with it.
             StaleFenceError: As for `save_checkpoint`.
             LockLostError: As for `save_checkpoint`.
             ArgumentError: Two steps have one name.
@@ -218,6 +223,12 @@ class CheckpointManager:
             return self._apart.generation_of(state)
         version = version_of(state)
         return "" if version is None else version.generation
+
+    def renewed(self, state: SessionState) -> tuple[Sessions, str, float | None]:
+        """Return the record that a run writes, and how long it lives after each write: store, session id, seconds."""
+        if self._apart is not None:
+            return self._apart.store, state.session_id, self._apart.ttl_s
+        return self.store, state.session_id, state.ttl_seconds
 
     async def _renew_if_ended(self, state: SessionState) -> None:
         """Let a state whose session is no longer stored be one that is yet to be saved."""

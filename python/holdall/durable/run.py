@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from holdall.durable.renewal import Renewal
 from holdall.durable.snapshot import RestorePoint
 from holdall.errors import ArgumentError, ConflictError, HoldallError, StoreUnavailableError
 
@@ -100,9 +101,19 @@ class StepRunner:
 
     async def run(self, session: SessionState | str, steps: Iterable[Step] | AsyncIterable[Step]) -> RunReport:
         """Do what is left of the steps."""
+        state = await self._manager.start(session)
+        renewal = Renewal()
+        try:
+            return await self._all(state, steps, renewal)
+        finally:
+            await renewal.aclose()
+
+    async def _all(
+        self, state: SessionState, steps: Iterable[Step] | AsyncIterable[Step], renewal: Renewal
+    ) -> RunReport:
         manager = self._manager
-        state = await manager.start(session)
         session_id = state.session_id
+        await renewal.follow(*manager.renewed(state))
         done: list[str] = []
         skipped: list[str] = []
         names: set[str] = set()
@@ -119,7 +130,7 @@ class StepRunner:
                 ends_transaction=unsaved.transaction is None or step.transaction != unsaved.transaction,
                 counts=False,
             ):
-                await self._save(state, index - 1, unsaved)
+                await self._save(state, index - 1, unsaved, renewal)
                 unsaved = None
             if step.name in state.step_results:
                 skipped.append(step.name)
@@ -131,14 +142,15 @@ class StepRunner:
             unsaved = step
             # What ends with this step is known only when the next one comes; what does not depend on that is due now.
             if manager.is_due(session_id, ends_phase=False, ends_transaction=step.transaction is None, counts=True):
-                await self._save(state, index, step)
+                await self._save(state, index, step, renewal)
                 unsaved = None
         if unsaved is not None:
-            await self._save(state, index, unsaved)
+            await self._save(state, index, unsaved, renewal)
         return RunReport(state, done, skipped)
 
-    async def _save(self, state: SessionState, index: int, step: Step) -> None:
+    async def _save(self, state: SessionState, index: int, step: Step, renewal: Renewal) -> None:
         await self._manager.save_checkpoint(state, index)
+        await renewal.follow(*self._manager.renewed(state))
         self._tell(step, "saved")
 
     async def _attempts(self, state: SessionState, step: Step, index: int) -> None:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from holdall.durable.keys import check_id
-from holdall.durable.sessions import NO_LOG, missing
+from holdall.durable.sessions import NO_LOG, gone, missing
 from holdall.durable.snapshot import version_of
 from holdall.durable.ttl import check_ttl
 from holdall.errors import ArgumentError, ConflictError, NotFoundError, StaleFenceError
@@ -48,7 +48,7 @@ class ScopedSessions:
             version = await self._store.save(state, fence=fence)
         except ConflictError as error:
             if error.actual is not None and not await self._is_mine(state.session_id):
-                raise self._conflict(state.session_id, expected) from None
+                raise self._conflict(state, expected) from None
             raise
         self._remember(state.session_id, version)
         return version
@@ -60,11 +60,11 @@ class ScopedSessions:
             stored = await self._store.save_or_load(state, known, fence=fence)
         except ConflictError as error:
             if error.actual is not None and not await self._is_mine(state.session_id):
-                raise self._conflict(state.session_id, expected) from None
+                raise self._conflict(state, expected) from None
             raise
         now = state if stored is None else stored
         if now.user_id != self.user_id:
-            raise self._conflict(state.session_id, expected)
+            raise self._conflict(state, expected)
         version = version_of(now)
         if version is not None:
             self._remember(state.session_id, version)
@@ -145,9 +145,12 @@ class ScopedSessions:
 
     async def _check_owner(self, state: SessionState, expected: Version) -> None:
         if not await self._is_mine(state.session_id):
-            raise self._conflict(state.session_id, expected)
+            raise self._conflict(state, expected)
 
-    def _conflict(self, session_id: str, expected: Version | None) -> ConflictError:
+    def _conflict(self, state: SessionState, expected: Version | None) -> ConflictError:
+        session_id = state.session_id
+        if expected is not None:
+            return gone(session_id, expected, state.ttl_seconds)
         return ConflictError(
             f"session {session_id!r} cannot be saved: it is not at the version that was loaded",
             key=session_id,

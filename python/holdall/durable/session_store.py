@@ -11,7 +11,7 @@ from holdall.durable.finish import finish, settle
 from holdall.durable.kept import announced_cut
 from holdall.durable.keys import check_id, session_id_of, session_key, user_key
 from holdall.durable.scoped import ScopedSessions
-from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, missing, new_op_id
+from holdall.durable.sessions import NO_LOG, HistoryItem, SessionInfo, gone, missing, new_op_id
 from holdall.durable.snapshot import Write, version_of
 from holdall.durable.ttl import TOMBSTONE_TTL_S, check_ttl
 from holdall.errors import ArgumentError, ClosedError, ConflictError, StaleFenceError, UserDeletedError
@@ -72,6 +72,7 @@ class SessionStore:
 
         Raises:
             ConflictError: Somebody else wrote, created or deleted it meanwhile. The state in memory is as it was.
+            SessionGoneError: It was deleted, or expired since it was loaded; a ConflictError.
             StaleFenceError: The session has seen a higher fence: the lock was lost, or was never taken.
             UserDeletedError: The session is new, or was another user's when it was loaded, and its user was deleted. Nothing was
                 written; but a session whose user is deleted at the very moment of the save goes with the user.
@@ -130,6 +131,9 @@ class SessionStore:
         except asyncio.CancelledError:
             await settle(self._save(state, write, op_id, fence))
             raise
+        except ConflictError as error:
+            _refuse_gone(error, write)
+            raise
         if isinstance(found, Version):
             write.mark_saved(state, found)
             return None
@@ -167,17 +171,21 @@ class SessionStore:
         return version
 
     async def _write(self, write: Write, op_id: str, fence: int | None) -> Version:
-        return await self.store.write(
-            write.key,
-            write.head,
-            expected=write.expected,
-            append=write.append,
-            keep=write.keep,
-            ttl_s=write.ttl_s,
-            tags=write.tags,
-            fence=fence,
-            op_id=op_id,
-        )
+        try:
+            return await self.store.write(
+                write.key,
+                write.head,
+                expected=write.expected,
+                append=write.append,
+                keep=write.keep,
+                ttl_s=write.ttl_s,
+                tags=write.tags,
+                fence=fence,
+                op_id=op_id,
+            )
+        except ConflictError as error:
+            _refuse_gone(error, write)
+            raise
 
     async def load(self, session_id: str) -> SessionState:
         """Return the session as it was last saved.
@@ -361,3 +369,12 @@ class SessionStore:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name or self.store.backend})"
+
+
+def _refuse_gone(error: ConflictError, write: Write) -> None:
+    """Give a conflict with nothing, where there was a session, its own name."""
+    session_id = session_id_of(write.key)
+    if error.actual is not None or isinstance(error, StaleFenceError):
+        return
+    if isinstance(write.expected, Version) and session_id is not None:
+        raise gone(session_id, write.expected, write.ttl_s) from error

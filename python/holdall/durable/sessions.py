@@ -6,7 +6,7 @@ import os
 from builtins import list as List  # noqa: N812 - `list` is a method of what implements this
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from holdall.errors import NotFoundError
+from holdall.errors import NotFoundError, SessionGoneError
 
 if TYPE_CHECKING:
     from holdall.state import SessionState
@@ -70,6 +70,25 @@ class Sessions(Protocol):
 def missing(session_id: str) -> NotFoundError:
     """Return the one error for a session that is not there, or not there for this caller."""
     return NotFoundError(f"no session {session_id!r}: it was never saved, was deleted, or has expired", key=session_id)
+
+
+def gone(session_id: str, expected: Version, ttl_s: float | None) -> SessionGoneError:
+    """Return the one error for a session that is no longer there, or no longer there for this caller, as it is saved."""
+    lived = (
+        ""
+        if ttl_s is None
+        else (
+            f", or has expired: it lives {ttl_s:g} s after each save; for work that takes longer raise ttl_seconds, or call"
+            " extend_ttl meanwhile"
+        )
+    )
+    return SessionGoneError(
+        f"session {session_id!r} is no longer stored, and nothing was written: it was deleted{lived}",
+        key=session_id,
+        expected=expected,
+        actual=None,
+        ttl_s=ttl_s,
+    )
 
 
 def new_op_id() -> str:
