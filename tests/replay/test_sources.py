@@ -85,7 +85,7 @@ def test_limit_and_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param("", "is not JSON", id="empty"),
+        pytest.param("", "is empty; expected JSON, JSONL or SQLite", id="empty"),
         pytest.param("{", "is not JSON", id="half"),
         pytest.param('{"messages": []}\n{', "line 2 is not JSON", id="a bad line"),
         pytest.param("[" * 100_000, "nested too deeply", id="deep"),

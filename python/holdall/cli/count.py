@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from holdall.cli.files import UsageError, printable, read_conversation, read_text, read_tools
+from holdall.cli.files import UsageError, printable, read_conversation, read_text, read_tools, tokenizer_of
 
 
 def register(subparsers: Any) -> None:
@@ -33,11 +33,11 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count each file and, for several, the sum."""
-    from holdall import Tokenizer, count_messages
+    from holdall import count_messages
 
     if (args.tools or args.index is not None) and not args.messages:
         raise UsageError("--tools and --index go with --messages")
-    tokenizer = Tokenizer.for_model(args.model) if args.model else Tokenizer(args.encoding)
+    tokenizer = tokenizer_of(args)
     rows: list[tuple[str, int]] = []
     for path in args.files:
         if args.messages:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             tools = read_tools(args.tools) if args.tools else conversation.tools
             count = count_messages(conversation.messages, tokenizer=tokenizer, system=conversation.system, tools=tools)
         else:
-            count = tokenizer.count(read_text(path))
+            count = tokenizer.count(read_text(path, expected="a text file"))
         rows.append((path, count))
     total = sum(count for _, count in rows)
     if args.json:

@@ -8,7 +8,12 @@ import re
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdall.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from holdall import Tokenizer
 
 
 class UsageError(Exception):
@@ -23,8 +28,10 @@ class Conversation(NamedTuple):
     tools: list[dict[str, Any]] | None = None
 
 
-def read_text(path: str) -> str:
+def read_text(path: str, *, expected: str = "a JSON or JSONL file") -> str:
     """Return the text of a file, or of standard input for "-"."""
+    if path == "-" and sys.stdin is None:
+        raise UsageError("cannot read -: standard input is closed")
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
@@ -32,7 +39,7 @@ def read_text(path: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); is it a JSON or JSONL file?") from None
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); is it {expected}?") from None
 
 
 def read_json(path: str) -> Any:
@@ -113,6 +120,21 @@ def read_tools(path: str) -> list[Any]:
     if not isinstance(document, list):
         raise UsageError(f"{path} has no list of tools")
     return document
+
+
+def tokenizer_of(args: argparse.Namespace) -> Tokenizer:
+    """Return the tokenizer of `--model` or `--encoding`."""
+    from holdall import Tokenizer
+
+    if not args.model:
+        return Tokenizer(args.encoding)
+    try:
+        return Tokenizer.for_model(args.model)
+    except UnknownNameError as error:
+        raise UsageError(
+            f"no tokenizer is known for the model {args.model!r}; known: {', '.join(error.known)}. For another, count with "
+            "--encoding o200k_base, which is not exact then: Claude bills 1.1 to 1.5 tokens for each one counted"
+        ) from None
 
 
 def _kind(value: object) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TextIO
 
 from holdall import __version__
 from holdall.cli.files import UsageError
@@ -35,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _ready(sys.stdout, sys.stderr)
     try:
         args = parser().parse_args(argv)
     except SystemExit as stop:  # argparse prints and exits: 0 for --help, 2 for wrong usage
@@ -49,13 +51,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has what it wanted. Python would complain again when it flushes at exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # the reader (head, less) has what it wanted
         return 0
+    except OSError as error:  # files are read and written where their names are known: this is standard output
+        _give_up_output()
+        return _fail(args.command, f"cannot write standard output: {error.strerror or error}", 1)
     return code
 
 
-def _fail(command: str, error: Exception, code: int) -> int:
+def _ready(*streams: TextIO | None) -> None:
+    """Make the streams take any text: what a terminal cannot show is escaped, and one that was closed swallows all."""
+    for stream, name in zip(streams, ("stdout", "stderr"), strict=True):
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - for as long as the process lives
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _give_up_output() -> None:
+    """Let nothing more be written: Python would complain again when it flushes at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(command: str, error: object, code: int) -> int:
     print(f"holdall {command}: {error}", file=sys.stderr)
     return code

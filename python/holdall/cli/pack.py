@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdall.cli.files import UsageError, read_conversation, read_tools, tokens
+from holdall.cli.files import UsageError, read_conversation, read_tools, tokenizer_of, tokens
 
 DEFAULT_MAX_TOKENS = 16_000
 
@@ -47,13 +47,12 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack the file and report."""
-    from holdall import ContextWindowPacker, Tokenizer
+    from holdall import ContextWindowPacker
 
     conversation = read_conversation(args.file, index=args.index)
     tools = read_tools(args.tools) if args.tools else conversation.tools
-    tokenizer = Tokenizer.for_model(args.model) if args.model else Tokenizer(args.encoding)
     packer = ContextWindowPacker(
-        max_tokens=args.max_tokens, tokenizer=tokenizer, output_reserve=args.reserve, strategy=args.strategy
+        max_tokens=args.max_tokens, tokenizer=tokenizer_of(args), output_reserve=args.reserve, strategy=args.strategy
     )
     result = packer.pack_messages(
         conversation.messages,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ def register(subparsers: Any) -> None:
         "traces",
         metavar="TRACES",
         nargs="+",
-        help="JSON or JSONL of OpenAI chat, OpenAI Responses or Anthropic messages; session logs of Claude Code; SQLite files "
+        help="JSON or JSONL (- reads standard input) of OpenAI chat, OpenAI Responses or Anthropic messages; session logs of Claude Code; SQLite files "
         "of OpenAI Agents or LangGraph",
     )
     parser.add_argument(
@@ -137,7 +138,7 @@ class _Progress:
             f"{done:,} of {total:,} turns ({done * 100 // max(total, 1)}%), about {left:.0f} s left: {printable(label)}"
         )
         if self.watched:
-            line = line[:100]
+            line = line[: shutil.get_terminal_size().columns - 1]  # a line that wraps cannot be written over
             sys.stderr.write("\r" + line.ljust(self.width))
         else:
             sys.stderr.write(line + "\n")

@@ -87,10 +87,9 @@ class Workload:
     @staticmethod
     def _check_number(name: str, value: Any, *, is_whole: bool, is_above_0: bool) -> None:
         kinds = int if is_whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
-            raise ArgumentError(f"{name} is {value!r}; a {'whole ' if is_whole else ''}number of at least 0")
-        if is_above_0 and name in ("turns", "window", "hosts", "regions", "writers") and value < 1:
-            raise ArgumentError(f"{name} is {value!r}; at least 1")
+        least = 1 if is_above_0 and name in ("turns", "window", "hosts", "regions", "writers") else 0
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < math.inf:
+            raise ArgumentError(f"{name} is {value!r}; a {'whole ' if is_whole else ''}number of at least {least}")
 
 
 class Advice(NamedTuple):

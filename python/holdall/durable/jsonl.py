@@ -65,6 +65,8 @@ def read_session(lines: Iterable[str | bytes]) -> SessionState:
             raise _bad(number, f"{len(data):,} bytes; at most {MAX_LINE_BYTES:,}")
         if head is None:
             head = data
+            if head.strip()[:1] + head.strip()[-1:] == b"{}" and b'"_version"' not in head:
+                raise _bad(number, "it names no schema version; `holdall sessions export` writes lines that do")
             continue
         try:
             kind = json.loads(data).get("kind")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ def load_traces(paths: Iterable[str | Path], *, limit: int | None = None) -> lis
     Args:
         paths: JSON (a list of messages, or an object with `messages` and perhaps `system`, `tools`, `questions`), JSONL
             (one such object, or one message, a line), session logs of Claude Code, OpenAI Agents `SQLiteSession` files or LangGraph `SqliteSaver`
-            files. SQLite files are opened read-only, and nothing in them is unpickled.
+            files. SQLite files are opened read-only, and nothing in them is unpickled. "-" is standard input, which SQLite's cannot be.
         limit: At most this many conversations.
 
     Raises:
@@ -54,11 +55,16 @@ def _named_apart(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _read(path: Path) -> Iterator[Trace]:
+    is_piped = str(path) == "-"
     try:
-        data = path.read_bytes()
+        data = sys.stdin.buffer.read() if is_piped else path.read_bytes()
     except OSError as error:
         raise ArgumentError(f"cannot read {path}: {error.strerror or error}") from None
-    traces = _sqlite(path) if data.startswith(SQLITE_MAGIC) else _json(path, data)
+    if not data.strip():
+        raise ArgumentError(f"{path} is empty; expected JSON, JSONL or SQLite")
+    if data.startswith(SQLITE_MAGIC) and is_piped:
+        raise ArgumentError("- is SQLite, which can only be read as a file: give its path")
+    traces = _sqlite(path) if data.startswith(SQLITE_MAGIC) else _json(Path("stdin") if is_piped else path, data)
     none = True
     for trace in traces:
         none = none and not trace.messages

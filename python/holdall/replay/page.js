@@ -44,7 +44,7 @@
   }
 
   const tokens = (n) => n >= 1e6 ? +(n / 1e6).toPrecision(3) + "M" : n >= 1e3 ? +(n / 1e3).toPrecision(3) + "k" : String(Math.round(n));
-  const dollars = (n) => n === 0 ? "$0" : n >= 100 ? "$" + Math.round(n).toLocaleString("en") : n >= 10 ? "$" + n.toFixed(1) : n >= 1 ? "$" + n.toFixed(2) : "$" + n.toPrecision(2);
+  const dollars = (n) => n === 0 ? "$0" : n >= 100 ? "$" + Math.round(n).toLocaleString("en") : n >= 10 ? "$" + n.toFixed(1) : n >= 1 ? "$" + n.toFixed(2) : "$" + n.toPrecision(3);
   const percent = (n) => n === null ? "" : (n * 100).toFixed(n > 0.995 && n < 1 ? 1 : 0) + "%";
   const time = (us) => us >= 1e6 ? (us / 1e6).toPrecision(3) + " s" : us >= 1e3 ? +(us / 1e3).toPrecision(2) + " ms" : Math.max(1, Math.round(us)) + " µs";
   const whole = (n) => n.toLocaleString("en");
@@ -214,7 +214,7 @@
       const y = (n) => top + (1 - n / high) * (height - top - bottom);
       const marks = [0, .25, .5, .75, 1].map((share) => [
         s("line", { x1: left, x2: width - right, y1: y(share * high), y2: y(share * high), class: "grid" }),
-        s("text", { x: left - 8, y: y(share * high) + 4, "text-anchor": "end" }, format(share * high)),
+        s("text", { x: left - 8, y: y(share * high) + 4, "text-anchor": "end" }, format(share * high).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "")),
       ]);
       data.budgets.forEach((budget) => marks.push(
         s("text", { x: x(budget), y: height - 6, "text-anchor": "middle", css: { "font-weight": budget === state.budget ? 700 : 400 } }, tokens(budget))));
