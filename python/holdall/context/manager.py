@@ -163,6 +163,12 @@ class ContextWindowManager:
         self.low_water = low_water
         self.format = format
 
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(max_tokens={self.packer.max_tokens}, tokenizer={self.tokenizer!r}, budget={self.budget}, "
+            f"summary_tokens={self.summary_tokens}, low_water={self.low_water})"
+        )
+
     def build(self, state: WindowState, *, tools: Sequence[Any] | None = None, system: Any = None) -> Window:
         """Build the window of a state; the state is not changed (see `Window.apply`).
 

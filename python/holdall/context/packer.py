@@ -21,6 +21,12 @@ class ContextWindowPacker(Packer):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(max_tokens={self.max_tokens}, output_reserve={self.output_reserve}, "
+            f"strategy={self.strategy!r}, budget={self.budget})"
+        )
+
     async def apack(self, items: Iterable[ContextItem]) -> PackResult[ContextItem]:
         """Pack as `pack` does; an async summarizer is awaited.
 

@@ -118,6 +118,10 @@ class StateSerializer:
         self._dumps, _ = _codec(self.format)
         self._entry_dumps, _ = _codec(self.log_format)
 
+    def __repr__(self) -> str:
+        sealed = "" if self.encryption is None else ", encrypted"  # what with is nobody's business
+        return f"<{type(self).__name__}: {self.format}, log {self.log_format}, compression {self.compression}{sealed}>"
+
     @property
     def head_format(self) -> str:
         """The format that heads are in, as a store has to know it: "encrypted" is opaque."""
