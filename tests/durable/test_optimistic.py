@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdall import ArgumentError, ConflictError, NotFoundError, OptimisticStateStore, SessionState
+from holdall import ArgumentError, ConflictError, NotFoundError, OptimisticStateStore, SessionState, StaleFenceError
 from holdall.durable.session_store import SessionStore
 from holdall.errors import OutcomeUnknownError
 
@@ -262,3 +262,38 @@ async def test_an_error_over_a_state_out_of_date_is_not_the_callers(store: Sessi
     await store.delete(state.session_id)
     with pytest.raises(NotFoundError):
         await shared.update(state.session_id, pop)
+
+
+async def test_a_stale_fence_is_no_race_to_be_tried_again(store: SessionStore) -> None:
+    """Who lost the lock cannot win it back by trying: the updater runs once, and nobody waits."""
+    state = new()
+    await store.save(state)
+    await store.save(state, fence=7)
+    calls = 0
+
+    def fn(state: SessionState) -> None:
+        nonlocal calls
+        calls += 1
+        add(state)
+
+    with pytest.raises(StaleFenceError):
+        await OptimisticStateStore(store).update(state.session_id, fn)
+    assert calls == 1
+
+
+async def test_an_error_over_what_is_stored_comes_at_once(store: SessionStore) -> None:
+    """The state that was saved last is still the one that is stored: the updater's error is about that, and final."""
+    state = new()
+    await store.save(state)
+    shared = OptimisticStateStore(store, clock=lambda: 0.0)
+    await shared.update(state.session_id, add)
+    calls = 0
+
+    def fails(state: SessionState) -> None:
+        nonlocal calls
+        calls += 1
+        raise KeyError("plan")
+
+    with pytest.raises(KeyError, match="plan"):
+        await shared.update(state.session_id, fails)
+    assert calls == 1
