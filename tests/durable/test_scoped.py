@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdall import ArgumentError, ConflictError, NotFoundError, SessionState
+from holdall import ArgumentError, ConflictError, NotFoundError, OptimisticStateStore, SessionState
 from holdall.durable.session_store import SessionStore
 
 
@@ -106,3 +106,31 @@ async def test_a_session_that_went_to_another_user_is_gone(store: SessionStore) 
     with pytest.raises(NotFoundError):
         await mine.load(state.session_id)
     assert await store.scoped(bob).list() == [state.session_id]
+
+
+@pytest.mark.parametrize("how", ["made anew", "given away"])
+async def test_an_update_never_sees_what_became_anothers(store: SessionStore, how: str) -> None:
+    """While the updater runs the id becomes another user's: it is shown nothing of that, and writes nothing."""
+    ann, bob = users()
+    state = new(ann)
+    await store.save(state)
+    saw: list[str] = []
+
+    async def fn(state: SessionState) -> None:
+        saw.append(state.user_id)
+        state.summary = "ann's"
+        if len(saw) > 1:
+            return
+        if how == "made anew":
+            await store.delete(state.session_id)
+            theirs = new(bob, state.session_id)
+        else:
+            theirs = await store.load(state.session_id)
+            theirs.user_id = bob
+        theirs.summary = "bob's"
+        await store.save(theirs)
+
+    with pytest.raises((ConflictError, NotFoundError)):
+        await OptimisticStateStore(store.scoped(ann)).update(state.session_id, fn)
+    assert set(saw) == {ann}
+    assert (await store.load(state.session_id)).summary == "bob's"

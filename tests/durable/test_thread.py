@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import holdall
 from holdall.durable import kept
+from holdall.durable.keys import session_key
 from holdall.durable.session_store import SessionStore
 from holdall.durable.sweep import sweep
 from holdall.durable.thread import ConversationThread
@@ -657,3 +658,14 @@ async def test_an_editor_is_refused_whatever_the_clock_of_the_worker(ahead_s: fl
     assert after is not None
     assert after.version.number == before.version.number + 1
     assert after.expires_at == pytest.approx(before.expires_at, abs=5)
+
+
+async def test_a_parent_that_is_shorter_than_what_was_seen_of_it_is_said(store: SessionStore) -> None:
+    """A log that was cut behind the session's back, as by restoring an old copy of a table, is no shorter context."""
+    root = await rooted(store, 3)
+    fork = await root.fork()
+    record = await store.store.read(session_key(root.session_id))
+    assert record is not None
+    await store.store.write(record.key, record.head, expected=record.version, keep=2, ttl_s=None)
+    with pytest.raises(MissingParentError):
+        await fork.build_context()
