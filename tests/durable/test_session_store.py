@@ -343,6 +343,37 @@ async def test_a_session_that_is_handed_over_as_its_new_user_is_deleted_goes_wit
     assert await store.list(user_id="gone") == []
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_cancelled_save_leaves_nothing_of_a_user_who_was_deleted_meanwhile(is_new: bool) -> None:
+    """It was written after the search for sessions, and its caller cancelled before it could look for the mark again."""
+    inner = MemoryStore()
+    slow, sessions = FaultyStore(inner), SessionStore(inner)
+    state = new()
+    if not is_new:
+        await sessions.save(state)
+    state.user_id = "gone"
+    write, is_written = slow.write, asyncio.Event()
+
+    async def written_but_not_said(*args: object, **options: object) -> object:
+        version = await write(*args, **options)
+        if not is_written.is_set():
+            is_written.set()
+            await asyncio.sleep(9)
+        return version
+
+    slow.write = written_but_not_said  # type: ignore[method-assign]
+    slow.held["write"] = asyncio.Event()
+    late = asyncio.ensure_future(SessionStore(slow).save(state))
+    await asyncio.sleep(0.01)
+    assert await sessions.delete_user("gone") == 0
+    slow.held["write"].set()
+    await is_written.wait()
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    assert await sessions.list(user_id="gone") == []
+
+
 async def test_a_checkpoint_in_a_store_of_its_own_cannot_be_handed_to_a_deleted_user(store: SessionStore) -> None:
     """The session was handed over while the user was there; the checkpoint still is the former user's."""
     checkpoints, gone = SessionStore(MemoryStore()), f"u-{uuid4().hex}"

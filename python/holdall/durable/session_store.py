@@ -87,7 +87,7 @@ class SessionStore:
         except asyncio.CancelledError:
             # Whether it happened is found out by the same call again, which the op_id makes harmless. A task of its own
             # for every save would do the same and cost each 27 us.
-            await settle(self._save(state, write, op_id, fence))
+            await settle(self._save(state, write, op_id, fence, is_repeat=True))
             raise
 
     async def save_or_load(self, state: SessionState, known: Items, *, fence: int | None = None) -> SessionState | None:
@@ -129,7 +129,7 @@ class SessionStore:
                 log_from=len(known),
             )
         except asyncio.CancelledError:
-            await settle(self._save(state, write, op_id, fence))
+            await settle(self._save(state, write, op_id, fence, is_repeat=True))
             raise
         except ConflictError as error:
             _refuse_gone(error, write)
@@ -151,8 +151,11 @@ class SessionStore:
             known=known if start else None,
         )
 
-    async def _save(self, state: SessionState, write: Write, op_id: str, fence: int | None) -> Version:
-        if write.takes_user:
+    async def _save(
+        self, state: SessionState, write: Write, op_id: str, fence: int | None, *, is_repeat: bool = False
+    ) -> Version:
+        # A repeat does not ask beforehand: where its user was deleted meanwhile, what it repeats is to be found and deleted.
+        if write.takes_user and not is_repeat:
             await self._refuse_deleted_user(write.user_id)
         if write.keep is None:
             version = await self._write(write, op_id, fence)
