@@ -12,15 +12,13 @@ quarter of an hour to make. `--plain` adds what the parts of the rule keep witho
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benches.recall_sets import DATA, SETS, Conversation, load
 from holdall import ContextWindowPacker, Tokenizer, _native, count_messages
 
 if TYPE_CHECKING:
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
 
     Relevance = Callable[["Conversation", str], Sequence[float]]
 
-SHARED = Path(os.environ.get("HOLDALL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-DATA = SHARED / "data" / "recall"
-SETS = {"BEAM": "beam_100k.jsonl", "LoCoMo": "locomo10_NC.jsonl", "QMSum": "qmsum.jsonl"}
 PROMISED = {  # must, aim
     ("BEAM", 4000): (0.67, 0.80),
     ("LoCoMo", 2000): (0.84, 0.90),
@@ -45,41 +40,6 @@ PROMISED_WITH_MODEL = {
 }
 # What makes a message cost its content, its name and 4: 3 for each and 1 for the role.
 FRAMING = {"per_name": 0, "per_request": 0}
-PER_MESSAGE = 4
-
-
-@dataclass
-class Conversation:
-    """A recorded conversation, with what every strategy needs worked out once."""
-
-    id: str
-    messages: list[dict[str, Any]]
-    questions: list[tuple[str, set[int]]]
-    tokens: list[int] = field(default_factory=list)
-
-    def texts(self) -> list[str]:
-        """The text that is searched: the speaker's name, then what was said."""
-        return [f"{message.get('name') or ''} {message['content']}" for message in self.messages]
-
-
-def load(path: Path) -> list[Conversation]:
-    """Read a set; questions without evidence have no recall and are left out."""
-    tok = Tokenizer("cl100k_base")
-    conversations = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        at = {message["id"]: n for n, message in enumerate(record["messages"])}
-        questions = [
-            (question["question"], {at[name] for name in question["evidence_ids"]})
-            for question in record["questions"]
-            if question["evidence_ids"]
-        ]
-        spoken = [message["content"] for message in record["messages"]]
-        names = [message.get("name") or "" for message in record["messages"]]
-        counts = zip(tok.count_many(spoken), tok.count_many(names), strict=True)
-        tokens = [text + name + PER_MESSAGE for text, name in counts]
-        conversations.append(Conversation(record["id"], record["messages"], questions, tokens))
-    return conversations
 
 
 def top_until_full(scores: Sequence[float], tokens: Sequence[int], budget: int, price: float) -> set[int]:

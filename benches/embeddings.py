@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from benches.recall_sets import DATA, SETS, load
+
 CACHE = Path(os.environ.get("HOLDALL_EMBEDDINGS", Path(tempfile.gettempdir()) / "holdall-embeddings"))
 WINDOW, OVERLAP, BATCH = 256, 32, 16
 
@@ -119,8 +121,6 @@ def embedded(model: str, name: str, texts: Sequence[str]) -> dict[str, np.ndarra
 
 def main() -> None:
     """Embed the texts and questions of the recorded sets."""
-    from benches.bench_recall import DATA, SETS, load
-
     model = sys.argv[1] if len(sys.argv) > 1 else "minilm"
     for name in sys.argv[2:] or SETS:
         conversations = load(DATA / SETS[name])

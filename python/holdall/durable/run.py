@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from holdall.durable.renewal import Renewal
 from holdall.durable.snapshot import RestorePoint
 from holdall.errors import ArgumentError, ConflictError, HoldallError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from holdall.durable.checkpoint import CheckpointManager
+    from holdall.durable.sessions import Sessions
     from holdall.state import SessionState
+    from holdall.stores.base import Version
 
 _BASE_DELAY_S: Final = 0.010
 _MAX_DELAY_S: Final = 1.0
@@ -57,6 +58,30 @@ class Step:
     transaction: str | None = None
 
 
+class Checkpoints(Protocol):
+    """What a run asks of the manager of its checkpoints."""
+
+    async def start(self, session: SessionState | str) -> SessionState:
+        """Return the state to go on with, which is stored."""
+        ...
+
+    async def save_checkpoint(self, state: SessionState, step: int) -> Version:
+        """Save the state as it stands after a step."""
+        ...
+
+    def is_due(self, session_id: str, *, ends_phase: bool, ends_transaction: bool, counts: bool) -> bool:
+        """Whether the policy wants a checkpoint after the last step."""
+        ...
+
+    def generation_of(self, state: SessionState) -> str:
+        """Return the generation of the record that checkpoints are written to."""
+        ...
+
+    def renewed(self, state: SessionState) -> tuple[Sessions, str, float | None]:
+        """Return that record's store and session id, and how long it lives after each write."""
+        ...
+
+
 class RunReport(NamedTuple):
     """How a run went."""
 
@@ -82,7 +107,7 @@ class StepRunner:
 
     def __init__(
         self,
-        manager: CheckpointManager,
+        manager: Checkpoints,
         *,
         retries: int,
         retry_on: Callable[[BaseException], bool],

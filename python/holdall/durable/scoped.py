@@ -13,8 +13,7 @@ from holdall.durable.ttl import check_ttl
 from holdall.errors import ArgumentError, ConflictError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
-    from holdall.durable.session_store import SessionStore
-    from holdall.durable.sessions import HistoryItem, SessionInfo
+    from holdall.durable.sessions import AllSessions, HistoryItem, SessionInfo
     from holdall.state import SessionState
     from holdall.state.log import Items
     from holdall.stores.base import Record, Version
@@ -30,7 +29,7 @@ class ScopedSessions:
     after it was written under a lock.
     """
 
-    def __init__(self, store: SessionStore, user_id: str) -> None:
+    def __init__(self, store: AllSessions, user_id: str) -> None:
         self._store = store
         self.user_id: Final = check_id(user_id, "user_id")
         # Versions seen through this view: a state at one of them needs no look at its owner before it is saved.

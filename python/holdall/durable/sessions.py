@@ -10,7 +10,8 @@ from holdall.errors import NotFoundError, SessionGoneError
 
 if TYPE_CHECKING:
     from holdall.state import SessionState
-    from holdall.stores.base import Version
+    from holdall.state.log import Items
+    from holdall.stores.base import Record, Version
 
 # Past the end of any log: a read from here returns the head alone.
 NO_LOG: Final = 2**31 - 1
@@ -64,6 +65,30 @@ class Sessions(Protocol):
 
     async def history(self, session_id: str, before: int | None = None, limit: int = 50) -> List[HistoryItem]:
         """Return a page of its messages."""
+        ...
+
+
+class AllSessions(Sessions, Protocol):
+    """The calls of a whole store that one user's view of it is made of."""
+
+    async def save_or_load(self, state: SessionState, known: Items, *, fence: int | None = None) -> SessionState | None:
+        """Save, or return what is stored instead."""
+        ...
+
+    async def read(self, session_id: str, *, log_from: int = 0) -> Record:
+        """Return the session's record undecoded."""
+        ...
+
+    def restore(self, record: Record) -> SessionState:
+        """Return the state that a record holds."""
+        ...
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """Return what is known of a session without reading its content."""
+        ...
+
+    async def list(self, *, user_id: str | None = None, status: str | None = None) -> List[str]:
+        """Return the ids of live sessions."""
         ...
 
 
