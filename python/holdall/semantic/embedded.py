@@ -58,9 +58,7 @@ class EmbeddedMemory(Searching):
         )
 
     async def _run(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._file.executor(writes=writes), self._file.run, operation, work, writes
-        )
+        return await self._file.call(operation, work, writes=writes)
 
     async def _put(self, namespace: str, rows: list[Row]) -> None:
         await self._run("upsert", lambda db: file.put(db, namespace, rows), writes=True)

@@ -1,23 +1,21 @@
-"""The SQLite file of an `EmbeddedMemory`: its two threads, its schema, and the index that follows it."""
+"""The SQLite file of an `EmbeddedMemory`: its schema, and the index that follows it."""
 
 from __future__ import annotations
 
 import json
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from holdall._native import MemoryIndex
-from holdall.errors import ArgumentError, ClosedError, DecodeError, NewerStateError, StoreUnavailableError
+from holdall.errors import ArgumentError, DecodeError, NewerStateError
 from holdall.semantic.base import Metric, Value
 from holdall.semantic.facts import Facts
 from holdall.semantic.rules import Row, Where, whole
+from holdall.stores.sqlite_threads import SqliteThreads, in_transaction
 
-_T = TypeVar("_T")
 Found = list[tuple[int, float]]
 
 _VERSION: Final = 1
@@ -39,106 +37,33 @@ _SCHEMA: Final = (
 )
 
 
-class MemoryFile:
+class MemoryFile(SqliteThreads):
     """A file with one thread that writes and one that reads and searches.
 
     A row is never changed: a document that is put again is a new row, and rows that are deleted leave their number in `gone`.
     So what any process has done since the last search is the rows above the last one seen, and the numbers above the last.
     """
 
+    backend = "embedded"
+    owner = "EmbeddedMemory"
+
     def __init__(self, path: Path | None, *, metric: Metric, busy_timeout_s: float) -> None:
-        """Remember how to open; without a path, a database in memory, which one connection and one thread share."""
-        self._path = path
-        self._busy_timeout_s = busy_timeout_s
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._executors: dict[bool, ThreadPoolExecutor] = {}
-        self._connections: dict[bool, sqlite3.Connection] = {}
-        self._view = View(metric)
+        """Remember how to open."""
+        super().__init__(path, synchronous="FULL", busy_timeout_s=busy_timeout_s)
         self._metric: Metric = metric
-        self._is_closed = False
+        self._view = View(metric)
+        self._viewer = os.getpid()
 
-    def executor(self, *, writes: bool) -> ThreadPoolExecutor:
-        """Return the thread of the writer or of the reader.
-
-        Raises:
-            ClosedError: The memory was closed, or is in memory and was made before a fork.
-        """
-        writes = writes or self._path is None
-        with self._lock:
-            if self._is_closed:
-                raise ClosedError("this EmbeddedMemory was closed; make a new one")
-            if self._pid != os.getpid():
-                if self._path is None:
-                    raise ClosedError("this EmbeddedMemory has no file and was made before a fork; make a new one")
-                # the parent's threads do not exist here, and its connections must not be used or closed here
-                self._pid, self._executors, self._connections = os.getpid(), {}, {}
-                self._view = View(self._metric)
-            if writes not in self._executors:
-                self._executors[writes] = ThreadPoolExecutor(1, thread_name_prefix="holdall-memory")
-            return self._executors[writes]
-
-    def run(self, operation: str, work: Callable[[sqlite3.Connection], _T], writes: bool) -> _T:  # noqa: FBT001 - run_in_executor passes positions
-        """Run `work` in one transaction, in the thread this is called in; nothing is left of it if it raises."""
-        try:
-            db = self._connection(writes or self._path is None)
-            db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            try:
-                result = work(db)
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            raise StoreUnavailableError(
-                f"embedded memory {operation} on {self._path or 'no file'}: {error}: see that the file is a readable and writable SQLite"
-                " database in a folder that exists, and not held by a writer that does not end",
-                backend="embedded",
-                operation=operation,
-                cause=str(error),
-            ) from error
-        return result
-
-    def _connection(self, writes: bool) -> sqlite3.Connection:  # noqa: FBT001 - a key of a dict
-        known = self._connections.get(writes)
-        if known is not None:
-            return known
-        db = sqlite3.connect(
-            self._path or ":memory:", timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
-        )
-        try:
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("PRAGMA journal_mode = WAL")
-            _migrate(db)
-        except BaseException:
-            db.close()
-            raise
-        self._connections[writes] = db
-        return db
+    def _set_up(self, db: sqlite3.Connection) -> None:
+        _migrate(db)
 
     def view(self, db: sqlite3.Connection) -> View:
         """Return the index as of the transaction of `db`; in the reader's thread."""
-        if not self._view.follow(db):
-            self._view = View(self._metric)
+        is_forked = self._viewer != os.getpid()
+        if is_forked or not self._view.follow(db):
+            self._viewer, self._view = os.getpid(), View(self._metric)
             self._view.follow(db)
         return self._view
-
-    def close(self) -> None:
-        """Wait for the calls under way, then close the connections in their own threads."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            executors, self._executors = self._executors, {}
-        for writes, executor in executors.items():
-            executor.submit(self._disconnect, writes)
-            executor.shutdown(wait=True)
-
-    def _disconnect(self, writes: bool) -> None:  # noqa: FBT001 - a key of a dict
-        db = self._connections.pop(writes, None)
-        if db is not None:
-            db.close()
 
 
 class View:
@@ -257,15 +182,13 @@ def _migrate(db: sqlite3.Connection) -> None:
         )
     if found == _VERSION:
         return
-    db.execute("BEGIN IMMEDIATE")
-    try:
+
+    def work(db: sqlite3.Connection) -> None:
         # under the write lock: another process may have come first
         for statement in _SCHEMA:
             db.execute(statement)
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
+
+    in_transaction(db, "BEGIN IMMEDIATE", work)
 
 
 def put(db: sqlite3.Connection, namespace: str, rows: list[Row]) -> None:

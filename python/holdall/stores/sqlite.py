@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from holdall.errors import ArgumentError, ConflictError, StaleFenceError
 from holdall.stores import keys, rules, sqlite_rows
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
-from holdall.stores.sqlite_file import SqliteFile, in_transaction
+from holdall.stores.sqlite_file import SqliteFile
+from holdall.stores.sqlite_threads import in_transaction
 
 _T = TypeVar("_T")
 
