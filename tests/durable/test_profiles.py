@@ -179,6 +179,31 @@ async def test_a_write_that_was_under_way_leaves_nothing_of_a_deleted_user() -> 
     assert [key async for key in inner.find(user_id="u")] == []
 
 
+async def test_a_cancelled_write_leaves_nothing_of_a_user_who_was_deleted_meanwhile() -> None:
+    """It reaches the store all the same, and its caller is no longer there to look for the mark."""
+    inner = MemoryStore()
+    slow, sessions = FaultyStore(inner), SessionStore(inner)
+    slow.held["write"] = asyncio.Event()
+    write, is_written = slow.write, asyncio.Event()
+
+    async def written_but_not_said(*args: object, **options: object) -> object:
+        version = await write(*args, **options)
+        is_written.set()
+        await asyncio.sleep(0.05)
+        return version
+
+    slow.write = written_but_not_said  # type: ignore[method-assign]
+    late = asyncio.ensure_future(UserProfileStore(slow).put("u", {"n": 1}))
+    await asyncio.sleep(0.01)
+    await sessions.delete_user("u")
+    slow.held["write"].set()
+    await is_written.wait()
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    assert [key async for key in inner.find(user_id="u")] == []
+
+
 async def test_a_user_is_deleted_from_every_store(store: SessionStore) -> None:
     """A store that is away keeps no other from deleting; again until it is complete; late writers are refused in each."""
     one = user()

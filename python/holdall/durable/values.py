@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from holdall.durable.finish import finish
 from holdall.durable.keys import user_key
 from holdall.durable.sessions import NO_LOG
 from holdall.errors import UserDeletedError
@@ -88,19 +89,30 @@ class Values:
             ConflictError: The record is at another version than `expected`.
             UserDeletedError: The user was deleted; nothing is left of the write.
         """
-        if user_id is not None:
-            await self.refuse_deleted(user_id)
         owner = {} if user_id is None else {"user_id": user_id}
-        version = await self.store.write(
-            key, head, expected=expected, ttl_s=ttl_s, tags={**(tags or {}), **owner}, op_id=op_id
-        )
-        if user_id is not None:
-            # As when a session is created: who deletes the user leaves the mark first and looks for records after that.
-            try:
-                await self.refuse_deleted(user_id)
-            except UserDeletedError:
-                await self.store.delete(key)
-                raise
+
+        def write() -> Awaitable[Version]:
+            return self.store.write(
+                key, head, expected=expected, ttl_s=ttl_s, tags={**(tags or {}), **owner}, op_id=op_id
+            )
+
+        if user_id is None:
+            return await write()
+        await self.refuse_deleted(user_id)
+        # not cut off between the two, also where the caller is cancelled: else what it wrote would stay
+        return await finish(self._written(key, write, user_id))
+
+    async def _written(self, key: str, write: Callable[[], Awaitable[Version]], user_id: str) -> Version:
+        """Write, and look for the mark again.
+
+        As when a session is created: who deletes the user leaves the mark first and looks for records after that.
+        """
+        version = await write()
+        try:
+            await self.refuse_deleted(user_id)
+        except UserDeletedError:
+            await self.store.delete(key)
+            raise
         return version
 
     async def refuse_deleted(self, user_id: str) -> None:
