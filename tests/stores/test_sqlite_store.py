@@ -384,8 +384,9 @@ def test_a_killed_worker_loses_no_acknowledged_write(tmp_path: Path, full: bool)
     for _ in range(n_kills):
         worker = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE)
         assert worker.stdout is not None
-        lines = [worker.stdout.readline()]
-        time.sleep(rng.uniform(0, 0.06))
+        # a number of begun and acknowledged writes, however long the machine takes for them
+        lines = [worker.stdout.readline() for _ in range(rng.randrange(1, 16))]
+        time.sleep(rng.uniform(0, 0.003))
         worker.kill()
         lines += worker.stdout.read().splitlines()
         worker.stdout.close()
