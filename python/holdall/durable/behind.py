@@ -5,44 +5,28 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdall.durable.copies import Copied, Era
 from holdall.durable.crowd import BACKEND, TURNS, crowded
 from holdall.durable.flights import Flights
-from holdall.durable.flusher import Flusher, of_below
+from holdall.durable.flusher import Flusher
 from holdall.durable.guard import GuardedStore
-from holdall.durable.hot import remember
 from holdall.durable.sessions import NO_LOG
 from holdall.durable.sweep import sweep as sweep_store
 from holdall.durable.tiered import TieredStore
 from holdall.durable.ttl import TOMBSTONE_TTL_S
-from holdall.errors import ConflictError, StaleFenceError, StoreUnavailableError
+from holdall.durable.whereabouts import FRESH_S, At, Whereabouts
+from holdall.errors import ConflictError, StaleFenceError
 from holdall.stores import keys, rules
 from holdall.stores.base import ABSENT, Absent, Blob, Durability, Entry, Record, Store, Version
 
 FLUSH_S: Final = 1.0
 # Lives of one id within a day of which hot knows the versions; a repeated call from before them is told a later one.
 _ERAS: Final = 16
-# Hot may lose a record only to its expiry. Content from below that is older than this is not put in its place.
-_FRESH_S: Final = 10.0
 # No record is ever at it: a write that names it is answered from memory, or conflicts.
 _NOWHERE: Final = Version("-", 1)
-
-
-class _At(NamedTuple):
-    """Where a record is: at which version, and under which one hot holds it."""
-
-    version: Version | None
-    at: Version | Absent
-    cut: int
-    log_len: int
-    tags: Mapping[str, str]
-    ends: float | None = None
-    eras: Sequence[Era] = ()
-    below: Record | None = None
 
 
 class BehindStore:
@@ -81,11 +65,9 @@ class BehindStore:
         self.hot = GuardedStore(hot, timeout_s=hot_timeout_s)
         self.below = below
         self.flusher = Flusher(self.hot, below, every_s=flush_s, now=now)
-        self._negative_s = negative_s
         self._retention_s = rules.check_retention(retention_s)
         self._now = now
-        self._seen: OrderedDict[str, _At] = OrderedDict()
-        self._not_below_until: OrderedDict[str, float] = OrderedDict()
+        self._where = Whereabouts(self.hot, below, negative_s=negative_s, now=now)
         self._flights: Flights[Record | None] = Flights()
         self._is_closed = False
 
@@ -99,65 +81,14 @@ class BehindStore:
         began = time.monotonic()
         raw = await self.hot.read(key, log_from=log_from)
         if raw is not None:
-            copied = self._note(key, raw)
+            copied = self._where.note(key, raw)
             if copied.is_deleted:
                 return None
             return Record(key, copied.version, copied.head, raw.entries, raw.log_len, raw.expires_at, copied.tags)
-        found = await self._below(key, log_from)
+        found = await self._where.in_below(key, log_from)
         if found is not None and log_from == 0:
-            await self._promote(found, began)
+            await self._where.promote(found, began)
         return found
-
-    async def _below(self, key: str, log_from: int) -> Record | None:
-        if time.monotonic() < self._not_below_until.get(key, 0.0):
-            return None
-        found = await self.below.read(key, log_from=log_from)
-        if found is None:
-            remember(self._not_below_until, key, time.monotonic() + self._negative_s)
-            return None
-        return of_below(found)
-
-    async def _promote(self, record: Record, began: float) -> None:
-        ttl_s = None if record.expires_at is None else record.expires_at - self._now()
-        if time.monotonic() - began > _FRESH_S or (ttl_s is not None and ttl_s <= 0):
-            return
-        eras = (Era(1, record.version.generation, 1 - record.version.number),)
-        copied = Copied(record.version, record.head, tags=record.tags, eras=eras)
-        try:
-            at = await self.hot.write(
-                record.key,
-                copied.packed(),
-                expected=ABSENT,
-                append=record.entries,
-                ttl_s=ttl_s,
-                tags=record.tags,
-            )
-        except (ConflictError, StoreUnavailableError):
-            return
-        remember(
-            self._seen, record.key, _At(record.version, at, 0, record.log_len, record.tags, record.expires_at, eras)
-        )
-
-    def _note(self, key: str, raw: Record) -> Copied:
-        copied = Copied.of(raw.head, key)
-        version = None if copied.is_deleted else copied.version
-        remember(
-            self._seen,
-            key,
-            _At(version, raw.version, copied.cut, raw.log_len, copied.tags, raw.expires_at, copied.eras),
-        )
-        return copied
-
-    async def _look(self, key: str, *, log_from: int) -> _At:
-        """Return where a record is now; its content from below comes along where hot has none."""
-        raw = await self.hot.read(key, log_from=NO_LOG)
-        if raw is not None:
-            self._note(key, raw)
-            return self._seen[key]
-        found = await self._below(key, log_from)
-        if found is None:
-            return _At(None, ABSENT, 0, 0, {})
-        return _At(found.version, ABSENT, 0, found.log_len, found.tags, found.expires_at, below=found)
 
     async def write(
         self,
@@ -184,13 +115,13 @@ class BehindStore:
             fence=fence,
             op_id=op_id,
         )
-        where = self._seen.pop(key, None)
+        where = self._where.take(key)
         if where is None or where.version is None or where.version != write.expected:
             where = None
         for _ in range(TURNS):
             began = time.monotonic()
             if where is None:
-                where = await self._look(key, log_from=0)
+                where = await self._where.look(key, log_from=0)
             refusal = _refusal(write, where.version)
             if refusal is not None:
                 again = await self._answered(write, where, op_id)
@@ -199,13 +130,13 @@ class BehindStore:
                 return again
             version = await self._write(write, where, op_id, began)
             if version is not None:
-                self._not_below_until.pop(key, None)
+                self._where.note_written(key)
                 self.flusher.add(key)
                 return version
             where = None
         raise crowded(key, "write")
 
-    async def _write(self, write: rules.Write, where: _At, op_id: str | None, began: float) -> Version | None:
+    async def _write(self, write: rules.Write, where: At, op_id: str | None, began: float) -> Version | None:
         """Write over what was found; None if hot has moved on."""
         key, is_new = write.key, where.version is None
         if where.version is None:
@@ -224,7 +155,7 @@ class BehindStore:
         if not is_new:
             await self._shorten(key, where, write.ttl_s)
         if where.below is not None:
-            if time.monotonic() - began > _FRESH_S:
+            if time.monotonic() - began > FRESH_S:
                 return None
             appended = [*where.below.entries[:kept], *appended]
         try:
@@ -245,15 +176,14 @@ class BehindStore:
             return None
         if (is_new and op_id is not None) or at.number != next_at:
             # Perhaps the repeat of a call that hot has answered from memory: its version then is what hot says it was.
-            return await self._version_at(write, at)
-        remember(
-            self._seen,
+            return await self._where.version_at(write, at)
+        self._where.keep(
             key,
-            _At(version, at, 0 if is_new else cut, kept + len(write.append), tags, self._end(write.ttl_s), eras),
+            At(version, at, 0 if is_new else cut, kept + len(write.append), tags, self._end(write.ttl_s), eras),
         )
         return version
 
-    async def _shorten(self, key: str, where: _At, ttl_s: float | None) -> None:
+    async def _shorten(self, key: str, where: At, ttl_s: float | None) -> None:
         """Let what is below end no later than what hot is about to have; else it would be seen again when that has ended."""
         ends = self._end(ttl_s)
         if ends is not None and (where.ends is None or ends < where.ends):
@@ -262,7 +192,7 @@ class BehindStore:
     def _end(self, ttl_s: float | None) -> float | None:
         return None if ttl_s is None else self._now() + ttl_s
 
-    async def _answered(self, write: rules.Write, where: _At, op_id: str | None) -> Version | None:
+    async def _answered(self, write: rules.Write, where: At, op_id: str | None) -> Version | None:
         """Ask hot about a call that must be refused: return what an earlier one with its op_id was told, None if there was none.
 
         Raises:
@@ -278,17 +208,7 @@ class BehindStore:
             raise rules.stale_fence(write.key, write.expected, where.version, error.fence, error.highest) from None
         except ConflictError:
             return None
-        return await self._version_at(write, at)
-
-    async def _version_at(self, write: rules.Write, at: Version) -> Version:
-        """Return which version hot's own version `at` was, by what hot says of the record's lives."""
-        raw = await self.hot.read(write.key, log_from=NO_LOG)
-        if raw is not None and raw.version.generation == at.generation:
-            for era in reversed(self._note(write.key, raw).eras):
-                if era.start <= at.number:
-                    return Version(era.generation, at.number - era.ahead)
-        generation, number = write.expected if isinstance(write.expected, Version) else (at.generation, 0)
-        return Version(generation, number + 1)  # it has ended since
+        return await self._where.version_at(write, at)
 
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return a page of the log."""
@@ -299,7 +219,7 @@ class BehindStore:
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
         """Set the expiry in hot; below follows with the next flush. A repeat after a delete finds nothing to touch."""
-        where = await self._look(key, log_from=NO_LOG)
+        where = await self._where.look(key, log_from=NO_LOG)
         if where.version is None:
             return False
         if isinstance(where.at, Absent):
@@ -327,7 +247,7 @@ class BehindStore:
         )
         op_id = None if op_id is None else f"delete {op_id}"
         for _ in range(TURNS):
-            where = await self._look(key, log_from=NO_LOG)
+            where = await self._where.look(key, log_from=NO_LOG)
             if where.version is None:
                 # nothing is there to be guarded: only a repeat of the delete finds something
                 with contextlib.suppress(StaleFenceError):
@@ -352,7 +272,7 @@ class BehindStore:
                 raise rules.stale_fence(key, expected, where.version, error.fence, error.highest) from None
             except ConflictError:
                 continue
-            self._seen.pop(key, None)
+            self._where.take(key)
             await self.flusher.soon(key)
             return True
         raise crowded(key, "delete")
