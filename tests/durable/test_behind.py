@@ -377,3 +377,29 @@ async def test_a_record_that_below_refuses_holds_up_no_other(tiers: Tiers) -> No
     tiers.warm.write = write  # type: ignore[method-assign]
     assert await worker.flush() == 1
     await worker.aclose()
+
+
+async def test_a_flush_that_meets_an_edit_mixes_no_two_versions(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had decided to append the last message below, when the first one was changed: the log below is written anew."""
+    flusher, other = tiers.worker(), tiers.worker()
+    state = await saved(flusher)
+    await flusher.flush()
+    state.messages.append(say("3"))
+    await flusher.save(state)
+    read, n_edits = tiers.warm.read, 0
+
+    async def edited_meanwhile(key: str, **options: Any) -> Any:
+        nonlocal n_edits
+        there = await read(key, **options)
+        if not n_edits:
+            n_edits += 1
+            state.messages[0] = say("edited")
+            await other.save(state)
+        return there
+
+    monkeypatch.setattr(tiers.warm, "read", edited_meanwhile)
+    await asyncio.wait_for(flusher.flush(), 10)
+    await other.flush()
+    assert n_edits == 1
+    tiers.lose_hot()
+    assert said(await tiers.worker().load(state.session_id)) == ["edited", "1", "2", "3"]
