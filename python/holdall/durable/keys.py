@@ -25,6 +25,8 @@ def check_id(value: object, what: str = "session_id") -> str:
     Raises:
         ArgumentError: Not text, empty, with NUL or a lone surrogate, or longer than 1,024 bytes of UTF-8.
     """
+    if type(value) is str and value.isascii() and 0 < len(value) <= MAX_ID_BYTES and "\0" not in value:
+        return value
     if not isinstance(value, str):
         raise ArgumentError(f"{what} must be text, not {type(value).__name__}")
     if not value:

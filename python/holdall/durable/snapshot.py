@@ -65,7 +65,7 @@ class Write(NamedTuple):
             user_id,
             Blob(now.format, now.head),
             version_of(state) or ABSENT,
-            tuple(Entry(kind, data) for kind, data in now.append),
+            tuple([Entry(kind, data) for kind, data in now.append]),
             now.keep,
             ttl_s,
             _tags(state, key, user_id),

@@ -140,8 +140,10 @@ class StateSerializer:
         record = state.session_id if record is None else record
         pending = state.pending()
         append = tuple(
-            (item.kind, self._entry(item.kind, item.bytes_of_value(), item.value, pending.start + n, record))
-            for n, item in enumerate(pending.items)
+            [
+                (item.kind, self._entry(item.kind, item.bytes_of_value(), item.value, pending.start + n, record))
+                for n, item in enumerate(pending.items)
+            ]
         )
         head = self.head(state, record=record)
         return Snapshot(head, self.head_format, pending.start, pending.keep, append, pending)

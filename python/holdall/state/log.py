@@ -261,6 +261,8 @@ class Log:
         marks = self._marks
         start = marks.saved
         keep = start if marks.stored > start else None
+        if start == len(marks.kinds):
+            return Pending(start, keep, ())
         n_messages = _n_messages(self._messages, marks.kinds, start)
         at = [n_messages, start - n_messages]
         items = []
@@ -273,6 +275,8 @@ class Log:
         """Record that `pending` is stored. What was appended or edited since then stays to be sent."""
         marks = self._marks
         marks.stored = pending.start + len(pending.items)
+        if not pending.items:
+            return
         if marks.saved == pending.start:
             for now, sent in zip(self._since(marks.saved), pending.items, strict=False):
                 if now.value is not sent.value or now.kind != sent.kind:

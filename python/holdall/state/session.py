@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
+from operator import attrgetter
 from typing import Any, Final, overload
 
 from holdall._native import Entries
 from holdall.errors import ArgumentError
-from holdall.state.log import IS_RESULT, MESSAGE, Item, Items, Log, Marks, Message, Pending, StepKey, UnreadLog
+from holdall.state.log import (
+    IS_RESULT,
+    MESSAGE,
+    Item,
+    Items,
+    Log,
+    Marks,
+    Message,
+    Pending,
+    StepKey,
+    UnreadLog,
+    pairs_of,
+)
 from holdall.state.messages import MessageLog, StepResults
 from holdall.state.values import thaw
 
@@ -214,10 +227,11 @@ class SessionState:
 
     def copy(self) -> SessionState:
         """Return a state of its own: same values, same version, same watermark."""
-        twin = SessionState.of_fields({name: thaw(getattr(self, name)) for name in HEAD_FIELDS})
-        log = self.log
-        twin.load_log(log.items, stored=False)
-        twin.log.saved, twin.log.stored = log.saved, log.stored
+        twin = SessionState.of_fields(dict(zip(HEAD_FIELDS, map(thaw, _head_values(self)), strict=True)))
+        messages, results, marks = self._views()
+        views = _views_of(Items(marks.kinds, messages, pairs_of(marks, results)))
+        views[2].saved, views[2].stored = marks.saved, marks.stored
+        twin.__dict__["_log_views"] = views
         twin.version, twin.generation, twin.stored_user_id = self.version, self.generation, self.stored_user_id
         return twin
 
@@ -325,3 +339,4 @@ def _decimal(amount: Cost) -> Decimal:
 FIELDS: Final = tuple(f.name for f in fields(SessionState))
 LOG_FIELDS: Final = ("messages", "step_results")
 HEAD_FIELDS: Final = tuple(name for name in FIELDS if name not in (*LOG_FIELDS, "version"))
+_head_values: Final = attrgetter(*HEAD_FIELDS)

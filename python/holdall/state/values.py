@@ -132,9 +132,15 @@ class ReadOnlyArray(array.array):  # type: ignore[type-arg]
         return array.array(self.typecode, self.tobytes())
 
 
+# What most fields and values are, and what nobody can change.
+_ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+
 def thaw(value: Any) -> Any:
     """Return a plain, changeable copy of a value, read-only or not."""
     kind = type(value)
+    if kind in _ATOMS:
+        return value
     if kind in (ReadOnlyDict, dict):
         return {key: thaw(item) for key, item in value.items()}
     if kind in (ReadOnlyList, list):

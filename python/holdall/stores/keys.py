@@ -30,6 +30,8 @@ def check_text(what: str, text: object, *, least: int, most: int) -> str:
     Raises:
         ArgumentError: It is not; the message names `what` and the limit.
     """
+    if type(text) is str and text.isascii() and least <= len(text) <= most and "\0" not in text:
+        return text
     if not isinstance(text, str):
         raise ArgumentError(f"{what} must be a str, not {type(text).__name__}")
     try:
