@@ -9,13 +9,14 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from holdall.errors import ClosedError, StoreBusyError, StoreUnavailableError
 from holdall.stores import lost
+from holdall.stores.answers import Answers
 from holdall.stores.worker import Worker
 
 _T = TypeVar("_T")
@@ -47,7 +48,9 @@ class SqliteThreads:
         self._pid = os.getpid()
         self._workers: dict[bool, Worker] = {}
         self._connections: dict[bool, sqlite3.Connection] = {}
+        self._answers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Answers] = weakref.WeakKeyDictionary()
         self._is_closed = False
+        weakref.finalize(self, _end, self._answers).atexit = False
 
     def worker(self, *, writes: bool) -> Worker:
         """Return the thread of the writer or of the reader.
@@ -64,6 +67,7 @@ class SqliteThreads:
                     raise ClosedError(f"this {self.owner} has no file and was made before a fork; make a new one")
                 # the parent's threads do not exist here, and its connections must not be used or closed here
                 self._pid, self._workers, self._connections = os.getpid(), {}, {}
+                self._answers.clear()
             if writes not in self._workers:
                 self._workers[writes] = Worker(f"holdall-{self.backend}-{'write' if writes else 'read'}")
             return self._workers[writes]
@@ -79,6 +83,7 @@ class SqliteThreads:
             worker.close()
             # nobody uses it any more
             self._disconnect(writes)
+        _end(self._answers)
 
     async def call(
         self,
@@ -98,7 +103,11 @@ class SqliteThreads:
         """Run something in the thread of the writer or of the reader."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
-        self.worker(writes=writes).put(functools.partial(_answer, loop, future, run))
+        worker = self.worker(writes=writes)
+        answers = self._answers.get(loop)
+        if answers is None:
+            answers = self._answers[loop] = Answers(loop)
+        worker.put(functools.partial(_answer, answers, future, run))
         return await future
 
     def run(
@@ -133,8 +142,8 @@ class SqliteThreads:
         return self._trying(operation, attempt, writes=writes)
 
     def _trying(self, operation: str, attempt: Callable[[], _T], *, writes: bool) -> _T:
-        ends = time.monotonic() + self._busy_timeout_s
-        for backoff_s in _backoffs():
+        began, backoffs = time.monotonic(), None
+        while True:
             try:
                 return attempt()
             except _Unsettled as error:
@@ -143,12 +152,12 @@ class SqliteThreads:
                     raise self._unavailable(operation, error) from error
                 raise lost.unknown(self.backend, operation, error.__cause__ or error, is_repeatable=False) from error
             except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
-                if not _is_busy(error) or time.monotonic() >= ends:
+                if not _is_busy(error) or time.monotonic() >= began + self._busy_timeout_s:
                     if not _is_busy(error):
                         self._disconnect(writes)
                     raise self._unavailable(operation, error) from error
-            time.sleep(backoff_s)
-        raise AssertionError("backoffs never end")
+            backoffs = backoffs or _backoffs()
+            time.sleep(next(backoffs))
 
     def _connection(self, writes: bool) -> sqlite3.Connection:  # noqa: FBT001 - a key of two dicts
         writes = writes or self._path is None
@@ -194,16 +203,19 @@ class SqliteThreads:
         )
 
 
-def _answer(loop: asyncio.AbstractEventLoop, future: asyncio.Future[_T], run: Callable[[], _T]) -> None:
+def _end(answers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Answers]) -> None:
+    for way in list(answers.values()):
+        way.end()
+    answers.clear()
+
+
+def _answer(answers: Answers, future: asyncio.Future[_T], run: Callable[[], _T]) -> None:
     try:
         result = run()
     except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
-        answer: tuple[Callable[..., None], Any] = (_fail, error)
+        answers.put(_fail, future, error)
     else:
-        answer = (_succeed, result)
-    # A loop that was closed waits for nothing.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(answer[0], future, answer[1])
+        answers.put(_succeed, future, result)
 
 
 def _succeed(future: asyncio.Future[_T], result: _T) -> None:
@@ -243,6 +255,16 @@ def in_transaction(db: sqlite3.Connection, begin: str, work: Callable[[sqlite3.C
             raise _Unsettled(str(error)) from error
         raise
     return result
+
+
+def in_statement(statement: Callable[[], _T]) -> _T:
+    """Run a statement that is a transaction by itself; nothing is left of it if it raises, but for what `_Unsettled` says."""
+    try:
+        return statement()
+    except sqlite3.Error as error:
+        if "I/O error" in str(error):
+            raise _Unsettled(str(error)) from error
+        raise
 
 
 def _to_wal(db: sqlite3.Connection) -> None:
