@@ -15,7 +15,8 @@ from holdall.errors import ArgumentError, ConflictError, StaleFenceError
 from holdall.stores import keys, rules, sqlite_rows
 from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Version
 from holdall.stores.sqlite_file import SqliteFile
-from holdall.stores.sqlite_threads import in_transaction
+from holdall.stores.sqlite_step import Places, Step, step_of
+from holdall.stores.sqlite_threads import in_statement, in_transaction
 
 _T = TypeVar("_T")
 
@@ -75,6 +76,7 @@ class SqliteStore:
         self._now = now
         self._retention_s = rules.check_retention(retention_s)
         self._n_steps = 0
+        self._places = Places()
 
     async def _run(self, operation: str, work: Callable[[sqlite3.Connection], _T], *, writes: bool) -> _T:
         return await self._file.call(operation, work, writes=writes)
@@ -85,7 +87,9 @@ class SqliteStore:
         keys.check_count("log_from", log_from)
 
         return await self._run(
-            "read", lambda db: sqlite_rows.read(db, key, self._now(), lambda _: log_from), writes=False
+            "read",
+            lambda db: sqlite_rows.read(db, key, self._now(), lambda _: log_from, self._places.note),
+            writes=False,
         )
 
     async def write(
@@ -113,21 +117,29 @@ class SqliteStore:
             fence=fence,
             op_id=op_id,
         )
-        return await self._run("write", self._writing(write), writes=True)
+        step = step_of(write, self._places)
+        look = None if step is None else functools.partial(self._alone, step)
+        return await self._file.call("write", self._writing(write, step), writes=True, look=look)
 
     async def write_or_read(
         self, key: str, head: Blob, *, expected: Version, ttl_s: float | None, log_from: int, **options: Any
     ) -> Version | Record:
         """As `write`; but where another version is there, return the record.
 
-        That is seen before the file's write lock is taken: who has lost does not stand in the way of who writes.
+        That is seen before the file's write lock is taken: who has lost does not stand in the way of who writes. Who wrote the
+        last version itself tries at once.
         """
         keys.check_count("log_from", log_from)
         write = rules.check_write(key, head, expected=keys.check_version(expected), ttl_s=ttl_s, **options)
-        writing = self._writing(write)
+        step = step_of(write, self._places)
+        writing = self._writing(write, step)
+        place = None if step is None else step.place()
+        is_hopeful = place is not None and place.is_ours
 
         def stored(db: sqlite3.Connection) -> Record:
-            record = sqlite_rows.read(db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from))
+            record = sqlite_rows.read(
+                db, key, self._now(), lambda meta: rules.start_of_log(meta, expected, log_from), self._places.note
+            )
             if record is None:
                 raise rules.conflict(key, expected, None)
             return record
@@ -143,9 +155,15 @@ class SqliteStore:
             return version if meta is None else None
 
         def look(db: sqlite3.Connection) -> Version | Record | None:
-            if sqlite_rows.is_at(db, key, expected):
-                return None
-            return in_transaction(db, "BEGIN", refused)
+            nonlocal is_hopeful
+            if is_hopeful and step is not None:
+                is_hopeful = False
+                version = self._alone(step, db)
+                if version is not None:
+                    return version
+            if not sqlite_rows.is_at(db, key, expected):
+                return in_transaction(db, "BEGIN", refused)
+            return None if step is None else self._alone(step, db)
 
         def work(db: sqlite3.Connection) -> Version | Record:
             try:
@@ -158,14 +176,21 @@ class SqliteStore:
 
         return await self._file.call("write", work, writes=True, look=look)
 
-    def _writing(self, write: rules.Write) -> Callable[[sqlite3.Connection], Version]:
-        generation = secrets.token_hex(rules.GENERATION_CHARS // 2)
-        step = sqlite_rows.step_of(write)
+    def _alone(self, step: Step, db: sqlite3.Connection) -> Version | None:
+        if self._n_steps % _STEPS_PER_SWEEP == _STEPS_PER_SWEEP - 1:
+            return None  # this one looks for ended records, in its transaction
+        version = in_statement(lambda: step.alone(db, self._now()))
+        self._n_steps += version is not None
+        return version
+
+    def _writing(self, write: rules.Write, step: Step | None) -> Callable[[sqlite3.Connection], Version]:
+        # who goes by a version makes no new record
+        generation = "" if isinstance(write.expected, Version) else secrets.token_hex(rules.GENERATION_CHARS // 2)
 
         def work(db: sqlite3.Connection) -> Version:
             now = self._now()
             if step is not None:
-                version = step(db, now)
+                version = step.take(db, now)
                 if version is not None:
                     self._n_steps += 1
                     if self._n_steps % _STEPS_PER_SWEEP == 0:
@@ -186,6 +211,7 @@ class SqliteStore:
             if before is None or before.tags != meta.tags:
                 sqlite_rows.retag(db, record_id, {} if before is None else before.tags, meta.tags)
             sqlite_rows.append(db, sqlite_rows.pos(record_id, kept), write.append)
+            self._places.note(write.key, version, record_id, meta.log_len, is_ours=True)
             sqlite_rows.sweep(db, now, _SWEPT_PER_WRITE)
             return version
 

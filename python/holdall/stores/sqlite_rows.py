@@ -14,63 +14,16 @@ from holdall.stores.rows import Rows
 
 _SEQ_BITS = 32
 
-# The common step: a session as it was loaded, not under a lock, with the tags it has and an end that moves on. One statement where
-# the general way takes two and the rules between them; where it finds no row the general way says why.
-_STEP = f"""
-UPDATE records SET number = number + 1, head_format = ?, head = ?, log_len = log_len + ?, expires_at = ?,
-    ops = substr(? || ops, 1, {rules.OP_CHARS * rules.REMEMBERED_OPS})
-WHERE key = ? AND generation = ? AND number = ? AND is_deleted = 0 AND fence IS NULL AND tags = ? AND expires_at > ?
-    AND sweep_at <= ? AND instr(ops, ?) = 0
-RETURNING id, log_len
-"""
-_HAS_RETURNING = sqlite3.sqlite_version_info >= (3, 35)
-# No token of a call, which are hexadecimal.
-_NO_OP = "-"
-
 META = "id, generation, number, log_len, expires_at, tags, fence, ops, is_deleted, cut_at"
 LIVE = "is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)"
+
+# Called with what was seen of a record: key, version, id and length of the log.
+Note = Callable[[str, Version, int, int], None]
 
 
 def pos(record_id: int, seq: int) -> int:
     """Return where in the log table an entry of a record stands."""
     return (record_id << _SEQ_BITS) + seq
-
-
-def step_of(write: rules.Write) -> Callable[[sqlite3.Connection, float], Version | None] | None:
-    """Return what tries a write as a common step, and returns None where it is none; None where that is seen from here."""
-    expected, ttl_s = write.expected, write.ttl_s
-    if not isinstance(expected, Version) or ttl_s is None or write.tags is None or not _HAS_RETURNING:
-        return None
-    if write.keep is not None or write.fence is not None:
-        return None
-    version = Version(expected.generation, expected.number + 1)
-    remembered = rules.remember("", write.op, version)
-    tags = _tags_text(write.tags)
-
-    def step(db: sqlite3.Connection, now: float) -> Version | None:
-        ends = now + ttl_s
-        rows = db.execute(
-            _STEP,
-            (
-                *write.head,
-                len(write.append),
-                ends,
-                remembered,
-                write.key,
-                *expected,
-                tags,
-                now,
-                ends,
-                write.op or _NO_OP,
-            ),
-        ).fetchall()
-        if not rows:
-            return None
-        record_id, log_len = rows[0]
-        append(db, pos(record_id, log_len - len(write.append)), write.append)
-        return version
-
-    return step
 
 
 def append(db: sqlite3.Connection, start: int, entries: Sequence[tuple[str, bytes]]) -> None:
@@ -87,7 +40,8 @@ def _text_of_tags(tags: tuple[tuple[str, str], ...]) -> str:
     return json.dumps(dict(tags), ensure_ascii=False)
 
 
-def _tags_text(tags: Mapping[str, str]) -> str:
+def tags_text(tags: Mapping[str, str]) -> str:
+    """Return tags as they are stored."""
     return _text_of_tags(tuple(tags.items()))
 
 
@@ -100,12 +54,16 @@ def _meta(key: str, row: Sequence[Any]) -> tuple[int, rules.Meta]:
     return record_id, rules.Meta(generation, number, log_len, expires_at, decoded, fence, ops, bool(is_deleted), cut_at)
 
 
-def read(db: sqlite3.Connection, key: str, now: float, log_start: Callable[[rules.Meta], int]) -> Record | None:
-    """Return a live record, its log from where `log_start` says."""
+def read(
+    db: sqlite3.Connection, key: str, now: float, log_start: Callable[[rules.Meta], int], note: Note
+) -> Record | None:
+    """Return a live record, its log from where `log_start` says; tell `note` of it."""
     row = db.execute(f"SELECT head_format, head, {META} FROM records WHERE key = ? AND {LIVE}", (key, now)).fetchone()
     if row is None:
         return None
-    return record(db, key, row, start=log_start)
+    found = record(db, key, row, start=log_start)
+    note(key, found.version, row[2], found.log_len)
+    return found
 
 
 def record(
@@ -155,7 +113,7 @@ def _columns(meta: rules.Meta, head: Blob) -> tuple[object, ...]:
         head.data,
         meta.log_len,
         meta.expires_at,
-        _tags_text(meta.tags),
+        tags_text(meta.tags),
         meta.fence,
         meta.ops,
         int(meta.is_deleted),
