@@ -252,7 +252,15 @@ pub fn priority(weight: f64, recency: f64, relevance: f64) -> Result<f64> {
 /// Unusual powers may differ in the last bit between machines; see [`power`].
 #[must_use]
 pub fn value(priority: f64, tokens: u64, alpha: f64, fidelity: f64) -> f64 {
-    priority * power(tokens.max(1) as f64, alpha) * fidelity
+    priority * power(float(tokens.max(1)), alpha) * fidelity
+}
+
+/// `n as f64`, in one instruction where it fits a signed number.
+#[must_use]
+#[inline]
+pub(crate) fn float(n: u64) -> f64 {
+    let signed = n.cast_signed();
+    if signed >= 0 { signed as f64 } else { n as f64 }
 }
 
 /// base^exponent for a base of at least 0; the usual exponents by roots, which every processor rounds alike.

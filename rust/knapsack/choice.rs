@@ -15,8 +15,13 @@ use crate::Result;
 /// `Error::Argument` if the largest values of the classes add up to more than 2^53, or a budget of more than 2^53 does
 /// not hold everything.
 pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits) -> Result<Solution> {
-    checked_total(classes.iter().map(|class| class.as_ref().iter().map(|one| one.value).max().unwrap_or(0)))?;
-    let heaviest: u128 = classes.iter().map(|class| u128::from(heaviest(class.as_ref()))).sum();
+    let (mut heaviest, mut largest) = (0_u128, 0_u128);
+    for class in classes {
+        let (weight, value) = largest_of(class.as_ref());
+        heaviest += u128::from(weight);
+        largest += u128::from(value);
+    }
+    checked_total(largest)?;
     if heaviest <= u128::from(budget) {
         let picks: Vec<Option<u32>> = classes.iter().map(|class| worthiest(class.as_ref())).collect();
         let total = totals(classes, &picks);
@@ -36,8 +41,9 @@ pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits)
     Ok(finish(classes, budget, picks, &outcome, forms.free_value, partners(classes, &outcome.varied)))
 }
 
-fn heaviest(class: &[Candidate]) -> u64 {
-    class.iter().map(|one| one.weight).max().unwrap_or(0)
+/// The largest weight and the largest value in a class.
+fn largest_of(class: &[Candidate]) -> (u64, u64) {
+    class.iter().fold((0, 0), |(weight, value), one| (weight.max(one.weight), value.max(one.value)))
 }
 
 /// The fullest of the candidates of the largest value.

@@ -12,8 +12,12 @@ use crate::Result;
 /// # Errors
 /// `Error::Argument` if the values add up to more than 2^53, or a budget of more than 2^53 does not hold everything.
 pub fn zero_one(candidates: &[Candidate], budget: u64, limits: Limits) -> Result<Solution> {
-    let bound = checked_total(candidates.iter().map(|one| one.value))?;
-    let weight: u128 = candidates.iter().map(|one| u128::from(one.weight)).sum();
+    let (mut weight, mut value) = (0_u128, 0_u128);
+    for one in candidates {
+        weight += u128::from(one.weight);
+        value += u128::from(one.value);
+    }
+    let bound = checked_total(value)?;
     if weight <= u128::from(budget) {
         let weight = weight as u64;
         return Ok(Solution { picks: vec![Some(0); candidates.len()], weight, value: bound, bound, states: 0 });

@@ -104,8 +104,7 @@ impl Solution {
 const LARGEST_TOTAL: u64 = 1 << 53;
 
 /// The sum of the largest value of each class, if it is one that the solver can work with.
-fn checked_total(largest: impl Iterator<Item = u64>) -> Result<u64> {
-    let total: u128 = largest.map(u128::from).sum();
+fn checked_total(total: u128) -> Result<u64> {
     u64::try_from(total).ok().filter(|&total| total <= LARGEST_TOTAL).ok_or_else(|| {
         Error::Argument(format!("the values add up to {total}, which is more than 2^53; quantise them more coarsely"))
     })

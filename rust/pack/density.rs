@@ -5,12 +5,22 @@
 //! unsorted, the shelf on which the budget ends is sorted, and of the rest those that are small enough.
 
 use super::plan::{Candidates, Plan, set};
+use crate::score::float;
 
 /// The textbook rule: by priority per token, ties by position; what does not fit in full is tried in its smaller forms,
 /// the most faithful first, and else skipped.
 pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
-    // The bits of a number that is finite and not negative are ordered as the numbers are; flipped, the densest is least.
-    let densities = candidates.units.iter().map(|unit| !(unit.priority / unit.tokens.max(1) as f64).to_bits());
+    // The key of the densest open one.
+    let mut first = u64::MAX;
+    let densities = candidates.units.iter().zip(&plan.chosen).map(|(unit, chosen)| {
+        // The bits of a number that is finite and not negative are ordered as the numbers are; flipped, the densest is
+        // least.
+        let density = !(unit.priority / float(unit.tokens.max(1))).to_bits();
+        if chosen.is_none() {
+            first = first.min(density);
+        }
+        density
+    });
     let densities: Vec<u64> = densities.collect();
     // Density above place in one number, which compares faster than a pair.
     let key = |n: usize, density: u64| u128::from(density) << 32 | n as u128;
@@ -20,7 +30,7 @@ pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut
         let open = densities.iter().zip(&plan.chosen).enumerate().filter(|(_, (_, chosen))| chosen.is_none());
         rest.extend(open.map(|(n, (density, _))| key(n, *density)));
     } else {
-        let shelves = Shelves::new(candidates, &densities, plan);
+        let shelves = Shelves::new(candidates, &densities, plan, first);
         let (last, taken) = shelves.fitting(left);
         let room = left - taken;
         for (n, ((unit, chosen), density)) in candidates.units.iter().zip(&mut plan.chosen).zip(&densities).enumerate()
@@ -81,15 +91,12 @@ impl Shelves {
     /// 64 shelves for each halving of the density; what is thinner than 2^-16 of the densest is on the last.
     const SHIFT: u32 = f64::MANTISSA_DIGITS - 1 - 6;
 
-    fn new(candidates: &Candidates, densities: &[u64], plan: &Plan) -> Self {
-        let open =
-            || densities.iter().zip(&plan.chosen).zip(&candidates.units).filter(|((_, chosen), _)| chosen.is_none());
-        let first = open().map(|((density, _), _)| *density).min().unwrap_or(0);
+    fn new(candidates: &Candidates, densities: &[u64], plan: &Plan, first: u64) -> Self {
         let mut shelves = Self { first, tokens: [0; Self::N] };
-        for ((density, _), unit) in open() {
-            let shelf = shelves.of(*density);
-            if let Some(tokens) = shelves.tokens.get_mut(shelf) {
-                *tokens = tokens.saturating_add(unit.tokens);
+        for ((density, chosen), unit) in densities.iter().zip(&plan.chosen).zip(&candidates.units) {
+            if chosen.is_none() {
+                let shelf = shelves.of(*density);
+                shelves.tokens[shelf] = shelves.tokens[shelf].saturating_add(unit.tokens);
             }
         }
         shelves

@@ -109,23 +109,17 @@ pub fn pack_items(
     limits: Limits,
 ) -> Result<PackedItems> {
     let mut candidates = Candidates::new(alpha, items.len(), forms.len());
-    let grouping = Grouping::of(&items);
-    match &grouping {
-        Grouping::Alone => {
-            for item in &items {
-                candidates.push(item.priority, item.required, item.tokens);
-                for level in 1..=levels(item) {
-                    let (_, tokens, fidelity) = member_form(item, &forms, level);
-                    candidates.push_form(tokens, fidelity);
-                }
-            }
+    let grouping = if push_alone(&mut candidates, &items, &forms) {
+        Grouping::Alone
+    } else {
+        candidates = Candidates::new(alpha, items.len(), forms.len());
+        let order = conversation_order(&items);
+        let (units, members) = units(&items, &order);
+        for unit in &units {
+            push_unit(&mut candidates, unit, &members, &items, &forms);
         }
-        Grouping::Mixed { units, members, .. } => {
-            for unit in units {
-                push_unit(&mut candidates, unit, members, &items, &forms);
-            }
-        }
-    }
+        Grouping::Mixed { order, units, members }
+    };
     let plan = match choose(&candidates, budget, strategy, limits)? {
         Ok(plan) => plan,
         Err(shortfall) => {
@@ -260,22 +254,26 @@ impl PackedItems {
     }
 }
 
-impl Grouping {
-    fn of(items: &[Item]) -> Self {
-        let mut position = i64::MIN;
-        let is_alone = items.iter().all(|item| {
-            let is_next = item.position >= position;
-            position = item.position;
-            is_next && item.group == Item::NO_GROUP && !item.is_empty
-        });
-        if is_alone {
-            return Self::Alone;
+/// Push every item as a candidate of its own; false, and not all pushed, if they did not come so.
+fn push_alone(candidates: &mut Candidates, items: &[Item], forms: &[ItemForm]) -> bool {
+    let mut position = i64::MIN;
+    for item in items {
+        if item.position < position || item.group != Item::NO_GROUP || item.is_empty {
+            return false;
         }
-        let order = conversation_order(items);
-        let (units, members) = units(items, &order);
-        Self::Mixed { order, units, members }
+        position = item.position;
+        candidates.push(item.priority, item.required, item.tokens);
+        if item.forms.0 < item.forms.1 {
+            for level in 1..=levels(item) {
+                let (_, tokens, fidelity) = member_form(item, forms, level);
+                candidates.push_form(tokens, fidelity);
+            }
+        }
     }
+    true
+}
 
+impl Grouping {
     /// The first item of unit `n`.
     fn first_of(&self, n: usize) -> usize {
         match self {

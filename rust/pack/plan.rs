@@ -43,6 +43,8 @@ pub struct Candidates {
     forms: Vec<Form>,
     alpha: f64,
     n_required: usize,
+    /// Tokens of the full forms of all.
+    all_tokens: u64,
     /// Whether some form is said to be worth more than the full one.
     pub(super) has_worthier: bool,
 }
@@ -74,13 +76,14 @@ impl Candidates {
     #[must_use]
     pub fn new(alpha: f64, capacity: usize, forms: usize) -> Self {
         let (units, forms) = (Vec::with_capacity(capacity), Vec::with_capacity(forms));
-        Self { units, forms, alpha, n_required: 0, has_worthier: false }
+        Self { units, forms, alpha, n_required: 0, all_tokens: 0, has_worthier: false }
     }
 
     /// Add a candidate in its full form.
     #[inline]
     pub fn push(&mut self, priority: f64, required: bool, tokens: u64) {
         self.n_required += usize::from(required);
+        self.all_tokens = self.all_tokens.saturating_add(tokens);
         self.units.push(Unit { priority, tokens, forms: self.forms.len() as u32, n_forms: 0, required });
     }
 
@@ -99,6 +102,8 @@ impl Candidates {
     pub(super) fn remove(&mut self, first: usize, n: usize) {
         let gone = self.units.drain(first..first + n);
         self.n_required -= gone.filter(|unit| unit.required).count();
+        // Not by subtraction: the sum may have been more than a number holds.
+        self.all_tokens = self.units.iter().fold(0_u64, |sum, unit| sum.saturating_add(unit.tokens));
     }
 
     /// How many there are.
@@ -155,7 +160,7 @@ impl Candidates {
     /// Tokens of the full forms of all.
     #[must_use]
     pub fn all_tokens(&self) -> u64 {
-        self.units.iter().fold(0_u64, |sum, unit| sum.saturating_add(unit.tokens))
+        self.all_tokens
     }
 }
 
@@ -257,9 +262,16 @@ fn take_optional(candidates: &Candidates, budget: u64, limits: Limits, plan: &mu
     let optional = || (0..).zip(&candidates.units).filter(|(_, unit)| !unit.required);
     let n = candidates.len() - candidates.n_required;
     if candidates.forms.is_empty() {
-        let mut wholes = Vec::with_capacity(n);
-        wholes.extend(optional().map(|(_, unit)| (unit.tokens, candidates.worth(unit))));
-        let (bought, tokens, slack) = best_of_wholes(&wholes, budget, limits)?;
+        let whole = |unit: &Unit| (unit.tokens, candidates.worth(unit));
+        // Written without asking for room each time, where all are optional.
+        let wholes = if candidates.n_required == 0 {
+            candidates.units.iter().map(whole).collect()
+        } else {
+            let mut wholes = Vec::with_capacity(n);
+            wholes.extend(optional().map(|(_, unit)| whole(unit)));
+            wholes
+        };
+        let (bought, tokens, slack) = best_of_wholes(wholes, budget, limits)?;
         for ((at, _), _) in optional().zip(bought).filter(|(_, is_bought)| *is_bought) {
             set(plan, at, 0);
         }

@@ -115,10 +115,10 @@ impl Offers {
 }
 
 /// The purchase of largest value where every unit is offered whole: tokens and value of each, and whether it is bought.
-pub(super) fn best_of_wholes(offers: &[(u64, f64)], budget: u64, limits: Limits) -> Result<(Vec<bool>, u64, f64)> {
+pub(super) fn best_of_wholes(offers: Vec<(u64, f64)>, budget: u64, limits: Limits) -> Result<(Vec<bool>, u64, f64)> {
     let quantiser = Quantiser::new(offers.iter().map(|(_, value)| *value));
     let candidates: Vec<Candidate> =
-        offers.iter().map(|&(weight, value)| Candidate { weight, value: quantiser.units(value) }).collect();
+        offers.into_iter().map(|(weight, value)| Candidate { weight, value: quantiser.units(value) }).collect();
     let solution = knapsack::zero_one(&candidates, budget, limits.of_solver()?)?;
     let slack = quantiser.value(solution.bound.saturating_sub(solution.value));
     Ok((solution.picks.iter().map(Option::is_some).collect(), solution.weight, slack))

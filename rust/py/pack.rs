@@ -360,6 +360,7 @@ impl Packer {
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
         let class = ItemClass::new(py);
+        let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
         for (n, object) in objects.as_slice().iter().enumerate() {
             let Some(item) = class.of(object) else { return Err(not_an_item(n, object)) };
             let weight = match settings.weights.get(item.kind.index()) {
@@ -373,6 +374,7 @@ impl Packer {
                     *groups.entry(text_of(name.bind(py))?.into_owned()).or_insert(next)
                 }
             };
+            let tokens = item.count(py, counter)?.saturating_add(self.item_overhead);
             let first_form = forms.len() as u32;
             for rendition in &item.renditions {
                 let rendition = rendition.get();
@@ -383,11 +385,12 @@ impl Packer {
                 };
                 forms.push(ItemForm { tokens, fidelity: rendition.fidelity });
             }
+            (oldest, newest) = (oldest.min(item.turn_index), newest.max(item.turn_index));
             ages.push((item.turn_index, item.relevance_score));
             read.push(Item {
                 kind: item.kind,
                 priority: weight,
-                tokens: item.count(py, counter)?.saturating_add(self.item_overhead),
+                tokens,
                 position: item.position,
                 required: item.required.unwrap_or(weight >= REQUIRED_FROM),
                 is_empty: item.is_empty,
@@ -395,7 +398,7 @@ impl Packer {
                 forms: (first_form, forms.len() as u32),
             });
         }
-        let decay = settings.recency.over(ages.iter().map(|(turn, _)| *turn));
+        let decay = settings.recency.over([oldest, newest]);
         // Neighbours are mostly of one turn.
         let mut faded = None;
         for (item, &(turn, relevance)) in read.iter_mut().zip(&ages) {
