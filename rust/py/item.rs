@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use pyo3::PyTypeInfo;
 use pyo3::basic::CompareOp;
@@ -11,143 +11,13 @@ use pyo3::ffi::PyTypeObject;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
 
+use super::content::{check_content, own_content, part_text, shown};
+use super::counts::Counts;
+use super::rendition::{Rendition, read_renditions};
 use super::tokens::text_of;
 use crate::Error;
 use crate::item::{Kind, check_relevance};
 use crate::tokens::Counter;
-
-/// Another way to show an item.
-#[pyclass(frozen, module = "holdall")]
-pub(super) struct Rendition {
-    #[pyo3(get)]
-    pub(super) text: Py<PyString>,
-    #[pyo3(get)]
-    pub(super) fidelity: Option<f64>,
-    #[pyo3(get)]
-    pub(super) tokens: Option<u64>,
-    #[pyo3(get)]
-    pub(super) name: Option<String>,
-    /// Whether the text is nothing but white space.
-    pub(super) is_blank: bool,
-    counts: Counts,
-}
-
-#[pymethods]
-impl Rendition {
-    #[new]
-    #[pyo3(signature = (text, fidelity=None, *, tokens=None, name=None))]
-    fn new(
-        text: &Bound<'_, PyString>,
-        fidelity: Option<f64>,
-        tokens: Option<u64>,
-        name: Option<String>,
-    ) -> PyResult<Self> {
-        if let Some(share) = fidelity
-            && !(share > 0.0 && share < 1.0)
-        {
-            let text = format!("the fidelity of a rendition must lie between 0 and 1, both excluded, not {share}");
-            return Err(Error::Argument(text).into());
-        }
-        let is_blank = is_blank(text)?;
-        Ok(Self { text: text.clone().unbind(), fidelity, tokens, name, is_blank, counts: Counts::default() })
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let text = shown(self.text.bind(py))?;
-        let fidelity = self.fidelity.map_or_else(|| "None".to_owned(), |share| share.to_string());
-        Ok(format!("Rendition({text}, fidelity={fidelity})"))
-    }
-
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
-        let py = other.py();
-        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
-        let same = self.same(py, other.get())?;
-        Ok(match op {
-            CompareOp::Eq => PyBool::new(py, same).to_owned().into_any().unbind(),
-            CompareOp::Ne => PyBool::new(py, !same).to_owned().into_any().unbind(),
-            _ => py.NotImplemented(),
-        })
-    }
-
-    fn __hash__(&self, py: Python<'_>) -> PyResult<u64> {
-        let mut hasher = DefaultHasher::new();
-        self.text.bind(py).hash()?.hash(&mut hasher);
-        self.tokens.hash(&mut hasher);
-        Ok(hasher.finish())
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
-        let py = slf.py();
-        let it = slf.get();
-        let rebuild = py.import("holdall._native")?.getattr("_rendition")?;
-        Ok((rebuild, (it.text.clone_ref(py), it.fidelity, it.tokens, it.name.clone()).into_pyobject(py)?))
-    }
-}
-
-impl Rendition {
-    fn same(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
-        Ok(self.fidelity == other.fidelity
-            && self.tokens == other.tokens
-            && self.name == other.name
-            && self.text.bind(py).as_any().eq(other.text.bind(py))?)
-    }
-
-    /// Tokens of the text, the known number where there is one.
-    pub(super) fn count(&self, py: Python<'_>, counter: &dyn Counter) -> PyResult<u64> {
-        match self.tokens {
-            Some(tokens) => Ok(tokens),
-            None => self.counts.get(counter, || Ok(counter.count(&text_of(self.text.bind(py))?)?)),
-        }
-    }
-}
-
-/// Rebuild a pickled `Rendition`.
-#[pyfunction]
-#[pyo3(name = "_rendition")]
-fn rebuild_rendition(
-    text: &Bound<'_, PyString>,
-    fidelity: Option<f64>,
-    tokens: Option<u64>,
-    name: Option<String>,
-) -> PyResult<Rendition> {
-    Rendition::new(text, fidelity, tokens, name)
-}
-
-/// Counts by counter: the first lock-free, since nearly every item meets one tokenizer in its life.
-#[derive(Default)]
-struct Counts {
-    first: OnceLock<(u64, u64)>,
-    others: Mutex<Vec<(u64, u64)>>,
-}
-
-impl Counts {
-    fn get(&self, counter: &dyn Counter, count: impl FnOnce() -> PyResult<u64>) -> PyResult<u64> {
-        let id = counter.id();
-        if let Some(tokens) = self.known(id) {
-            return Ok(tokens);
-        }
-        let tokens = count()?;
-        self.keep(id, tokens);
-        Ok(tokens)
-    }
-
-    #[inline]
-    fn known(&self, id: u64) -> Option<u64> {
-        if let Some((known, tokens)) = self.first.get()
-            && *known == id
-        {
-            return Some(*tokens);
-        }
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.iter().find(|(known, _)| *known == id).map(|(_, tokens)| *tokens)
-    }
-
-    fn keep(&self, id: u64, tokens: u64) {
-        if self.first.set((id, tokens)).is_err() {
-            self.others.lock().unwrap_or_else(PoisonError::into_inner).push((id, tokens));
-        }
-    }
-}
 
 /// One candidate for the window.
 ///
@@ -437,48 +307,6 @@ impl ContextItem {
     }
 }
 
-/// Whether the content is empty; refused where it is neither text, None nor a list of text parts.
-fn check_content(content: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if content.is_none() {
-        return Ok(true);
-    }
-    if let Ok(text) = content.cast::<PyString>() {
-        return is_blank(text);
-    }
-    let Ok(parts) = content.cast::<PyList>() else {
-        let kind = content.get_type().name()?;
-        let text = format!("content must be a str, None or a list of text parts, not {kind}");
-        return Err(Error::Argument(text).into());
-    };
-    let mut empty = true;
-    for part in parts {
-        empty &= part_text(&part)?.trim().is_empty();
-    }
-    Ok(empty)
-}
-
-fn is_blank(text: &Bound<'_, PyString>) -> PyResult<bool> {
-    match text.to_str() {
-        Ok(valid) => Ok(valid.trim_start().is_empty()),
-        Err(_) => Ok(text_of(text)?.trim_start().is_empty()),
-    }
-}
-
-fn part_text(part: &Bound<'_, PyAny>) -> PyResult<String> {
-    if let Ok(text) = part.cast::<PyString>() {
-        return Ok(text_of(text)?.into_owned());
-    }
-    if let Ok(fields) = part.cast::<PyDict>()
-        && let Some(text) = fields.get_item("text")?
-        && let Ok(text) = text.cast::<PyString>()
-    {
-        return Ok(text_of(text)?.into_owned());
-    }
-    let text = "a content part of an item must be a str or a mapping with a text; pack messages that carry media with \
-                pack_messages";
-    Err(Error::Argument(text.to_owned()).into())
-}
-
 fn read_tokens(tokens: &Bound<'_, PyAny>) -> PyResult<u64> {
     tokens
         .extract::<u64>()
@@ -502,57 +330,6 @@ fn read_place(what: &str, given: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
-/// The content; a list of parts as a copy, since the item is frozen and keeps its count.
-fn own_content(content: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-    let Ok(parts) = content.cast::<PyList>() else { return Ok(content.unbind()) };
-    let copy = PyList::empty(content.py());
-    for part in parts {
-        match part.cast::<PyDict>() {
-            Ok(fields) => copy.append(fields.copy()?)?,
-            Err(_) => copy.append(part)?,
-        }
-    }
-    Ok(copy.into_any().unbind())
-}
-
-fn read_renditions(given: &Bound<'_, PyAny>) -> PyResult<Vec<Py<Rendition>>> {
-    let py = given.py();
-    if given.is_instance_of::<PyString>() {
-        let text = "renditions must be several, such as a list; put the one text into a list";
-        return Err(Error::Argument(text.to_owned()).into());
-    }
-    let mut all = Vec::new();
-    for one in given.try_iter()? {
-        let one = one?;
-        if let Ok(ready) = one.cast::<Rendition>() {
-            all.push(ready.clone().unbind());
-        } else if let Ok(text) = one.cast::<PyString>() {
-            all.push(Py::new(py, Rendition::new(text, None, None, None)?)?);
-        } else if let Ok(pair) = one.cast::<PyTuple>() {
-            let (text, fidelity): (Bound<'_, PyString>, f64) = pair.extract()?;
-            all.push(Py::new(py, Rendition::new(&text, Some(fidelity), None, None)?)?);
-        } else {
-            let kind = one.get_type().name()?;
-            let text = format!("a rendition is a text, (text, fidelity) or Rendition, not {kind}");
-            return Err(Error::Argument(text).into());
-        }
-    }
-    Ok(all)
-}
-
-/// The repr of a value, cut where it is long.
-fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
-    const LONGEST: usize = 60;
-    let text = value.repr()?.to_string_lossy().into_owned();
-    if text.chars().count() <= LONGEST {
-        return Ok(text);
-    }
-    let head: String = text.chars().take(LONGEST).collect();
-    Ok(format!("{head}..."))
-}
-
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<ContextItem>()?;
-    module.add_class::<Rendition>()?;
-    module.add_function(wrap_pyfunction!(rebuild_rendition, module)?)
+    module.add_class::<ContextItem>()
 }

@@ -2,6 +2,8 @@
 
 mod ahead;
 mod chat;
+mod content;
+mod counts;
 mod error;
 mod held;
 mod item;
@@ -12,7 +14,9 @@ mod msgpack;
 mod node;
 mod pack;
 mod parallel;
+mod read;
 mod relevance;
+mod rendition;
 mod request;
 mod result;
 mod score;
@@ -25,6 +29,7 @@ mod summary;
 mod tape;
 mod tokens;
 mod tools;
+mod words;
 
 use pyo3::prelude::*;
 
@@ -42,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tools::register(module)?;
     chat::register(module)?;
     item::register(module)?;
+    rendition::register(module)?;
     result::register(module)?;
     pack::register(module)?;
     msgpack::register(module)

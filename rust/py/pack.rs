@@ -1,17 +1,16 @@
 //! The binding of `pack`: the packer's settings, and items in and out.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
 use super::ahead::{count_ahead, objects_of};
-use super::item::{ContextItem, ItemClass};
+use super::item::ContextItem;
 use super::late::{Open, Pending};
 use super::messages::{self, DEFAULT_CACHE_BYTES, Memory};
 use super::parallel::{in_parallel, is_hard, timed};
+use super::read::Read;
 use super::request::Request;
 use super::result::{Inputs, PackResult, Packed};
 use super::score::Recency;
@@ -19,12 +18,11 @@ use super::settings::{
     counter_of, named_strategy, read_cache_bytes, read_item_overhead, read_summarizer, read_templates, read_tokens,
     read_tool_costs, read_tuning, read_weights, share_of,
 };
-use super::tokens::text_of;
 use crate::item::TYPES;
 use crate::pack::{
     DEFAULT_ALPHA, Item, ItemForm, Label, Limits, PackedItems, Settings, Strategy, calibrate, pack_items,
 };
-use crate::score::{REQUIRED_FROM, Recency as Decay, Weights, check_non_negative, priority};
+use crate::score::{Recency as Decay, Weights, check_non_negative};
 use crate::tokens::Counter;
 use crate::{Error, Result};
 
@@ -38,7 +36,7 @@ pub(super) struct Packer {
     max_tokens: u64,
     output_reserve: u64,
     /// Weights of the caller's own types too.
-    weights: Weights,
+    pub(super) weights: Weights,
     pub(super) summarizer: Option<Py<PyAny>>,
     late_summary: bool,
     pub(super) item_overhead: u64,
@@ -52,13 +50,6 @@ pub(super) struct Packer {
 pub(super) struct Calibrated {
     pub(super) settings: Arc<Settings>,
     margin: f64,
-}
-
-/// The items of one call as the core wants them.
-struct Read {
-    objects: Py<PyTuple>,
-    items: Vec<Item>,
-    forms: Vec<ItemForm>,
 }
 
 #[pymethods]
@@ -350,80 +341,6 @@ impl Packer {
         Ok(())
     }
 
-    fn read(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<Read> {
-        let objects = objects_of(items)?;
-        let counter = &*self.counter;
-        let settings = self.settings();
-        // What fades once the range of turns is known: an object is visited only once.
-        let mut ages = Vec::with_capacity(objects.len());
-        let mut read = Vec::with_capacity(objects.len());
-        let mut forms = Vec::new();
-        let mut groups: HashMap<String, u32> = HashMap::new();
-        let class = ItemClass::new(py);
-        let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
-        for (n, object) in objects.as_slice().iter().enumerate() {
-            let Some(item) = class.of(object) else { return Err(not_an_item(n, object)) };
-            let weight = match settings.weights.get(item.kind.index()) {
-                Some(weight) => *weight,
-                None => self.own_weight(py, item)?,
-            };
-            let group = match &item.group {
-                None => Item::NO_GROUP,
-                Some(name) => {
-                    let next = groups.len() as u32;
-                    *groups.entry(text_of(name.bind(py))?.into_owned()).or_insert(next)
-                }
-            };
-            let tokens = item.count(py, counter)?.saturating_add(self.item_overhead);
-            let first_form = forms.len() as u32;
-            for rendition in &item.renditions {
-                let rendition = rendition.get();
-                let tokens = if rendition.is_blank {
-                    u64::MAX
-                } else {
-                    rendition.count(py, counter)?.saturating_add(self.item_overhead)
-                };
-                forms.push(ItemForm { tokens, fidelity: rendition.fidelity });
-            }
-            (oldest, newest) = (oldest.min(item.turn_index), newest.max(item.turn_index));
-            ages.push((item.turn_index, item.relevance_score));
-            read.push(Item {
-                kind: item.kind,
-                priority: weight,
-                tokens,
-                position: item.position,
-                required: item.required.unwrap_or(weight >= REQUIRED_FROM),
-                is_empty: item.is_empty,
-                group,
-                forms: (first_form, forms.len() as u32),
-            });
-        }
-        let decay = settings.recency.over([oldest, newest]);
-        // Neighbours are mostly of one turn.
-        let mut faded = None;
-        for (item, &(turn, relevance)) in read.iter_mut().zip(&ages) {
-            let (_, recency) = match faded {
-                Some((of, recency)) if of == turn => (of, recency),
-                _ => *faded.insert((turn, decay.at(turn))),
-            };
-            // Each of them was checked; only their product may have become too large.
-            let product = item.priority * recency * relevance;
-            item.priority = if product.is_finite() { product } else { priority(item.priority, recency, relevance)? };
-        }
-        Ok(Read { objects: objects.unbind(), items: read, forms })
-    }
-
-    fn own_weight(&self, py: Python<'_>, item: &ContextItem) -> PyResult<f64> {
-        let name = text_of(item.type_name.bind(py))?.into_owned();
-        let weighed = self.weights.of(&name);
-        if let Some(known) = weighed.near_miss {
-            let text = format!("unknown item type {name:?} weighs {}; did you mean {known:?}?", weighed.weight);
-            let text = std::ffi::CString::new(text.replace('\0', "\\0")).unwrap_or_default();
-            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
-        }
-        Ok(weighed.weight)
-    }
-
     fn choose(&self, items: Vec<Item>, forms: Vec<ItemForm>) -> Result<PackedItems> {
         let settings = self.settings();
         pack_items(items, forms, self.budget(), settings.strategy, settings.alpha, settings.limits)
@@ -445,17 +362,6 @@ impl Packer {
         }
         let sequence = PyTuple::new(py, kept)?.unbind();
         Ok(PackResult::new(sequence, Packed::Items(Box::new(packed)), Inputs::Items(objects)))
-    }
-}
-
-#[cold]
-fn not_an_item(n: usize, object: &Bound<'_, PyAny>) -> PyErr {
-    match object.get_type().name() {
-        Ok(kind) => {
-            let text = format!("item {n} must be a ContextItem, not {kind}; pack_messages takes chat messages");
-            Error::Argument(text).into()
-        }
-        Err(error) => error,
     }
 }
 
