@@ -63,13 +63,12 @@ class Pair:
 @pytest.fixture
 async def pair(site: Site, proxy_to: Any) -> AsyncIterator[Pair]:
     proxy = await proxy_to(site.server.port)
-    cut, direct = site.store(proxy.port, timeout_s=1.0), site.store()
-    for store in (cut, direct):
-        await store.write("warm", HEAD, expected=None, ttl_s=None)
-    yield Pair(proxy, cut, direct)
-    proxy.fail("none")
-    for store in (cut, direct):
-        await store.aclose()
+    # with the time that a store gives a server: an emulator on a loaded machine can take a second for its first table
+    async with contextlib.aclosing(site.store(proxy.port)) as cut, contextlib.aclosing(site.store()) as direct:
+        for store in (cut, direct):
+            await store.write("warm", HEAD, expected=None, ttl_s=None)
+        yield Pair(proxy, cut, direct)
+        proxy.fail("none")
 
 
 def key() -> str:
