@@ -50,31 +50,40 @@ WORDS = [
 MUST = 1.0
 JUDGED = ("dicts", "SessionState", "SessionState, log read")
 AIM = {"encode": 0.75, "decode": 0.65}
+# A session state against the same as Structs of msgspec: at, or ahead.
+TYPED_AIM = 1.0
 ROUNDS = 30
 BURST_BYTES = 200_000
 
 Timed = Callable[[], object]
 
 
-class Function(msgspec.Struct):
+# Structs as who knows msgspec writes them for these messages: out of the collector's sight, what is absent told from what is None.
+class Function(msgspec.Struct, gc=False):
     name: str
     arguments: str
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     id: str
     type: str
     function: Function
 
 
-class Message(msgspec.Struct, omit_defaults=True):
+class Message(msgspec.Struct, gc=False, omit_defaults=True):
     role: str
-    content: str | None = None
-    tool_calls: list[Call] | None = None
-    tool_call_id: str | None = None
+    content: str | msgspec.UnsetType | None = msgspec.UNSET
+    tool_calls: list[Call] | msgspec.UnsetType = msgspec.UNSET
+    tool_call_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Typed(msgspec.Struct):
+class Result(msgspec.Struct, gc=False):
+    ok: bool
+    took_ms: float
+    tokens: int
+
+
+class Typed(msgspec.Struct, gc=False, omit_defaults=True):
     _version: int
     session_id: str
     user_id: str
@@ -89,7 +98,7 @@ class Typed(msgspec.Struct):
     metadata: dict[str, Any]
     version: int
     messages: list[Message]
-    step_results: list[tuple[int, dict[str, Any]]]
+    step_results: list[tuple[int, Result]]
     _order: bytes | None = None
 
 
@@ -139,10 +148,14 @@ def load_and_read(serializer: StateSerializer, data: bytes) -> object:
 
 
 def peers(document: dict[str, Any]) -> dict[str, tuple[Timed, Timed]]:
-    """Encoder and decoder of each, on the same dicts, msgspec on Structs too; each has just come back equal."""
+    """Encoder and decoder of each, on the same dicts, msgspec on Structs too; each has just come back equal.
+
+    Structs, too, are written as that document and read from it: whoever has the one can read the other.
+    """
     encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
     typed_decoder = msgspec.msgpack.Decoder(Typed)
     typed = typed_decoder.decode(encoder.encode(document))
+    assert msgpack.unpackb(encoder.encode(typed)) == document
     codecs: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
         "msgspec, dicts": (document, encoder.encode, decoder.decode),
         "msgspec, Structs": (typed, encoder.encode, typed_decoder.decode),
@@ -181,8 +194,9 @@ def rows(sizes: dict[str, int] | None = None) -> Iterator[dict[str, Any]]:
         state, serializer = a_state(size), StateSerializer()
         data = serializer.dumps(state)
         assert serializer.loads(data) == state
-        document = msgpack_decode(data)
-        assert document == msgpack.unpackb(data)
+        # Dicts as anybody makes them: those that we read share their keys.
+        document = msgpack.unpackb(data)
+        assert document == msgpack_decode(data)
         assert msgpack_encode(document) == data == msgpack.packb(document)
         untouched, read = serializer.loads(data), serializer.loads(data)
         assert list(read.messages) == document["messages"]
@@ -204,6 +218,7 @@ def rows(sizes: dict[str, int] | None = None) -> Iterator[dict[str, Any]]:
                 if (way, what) == ("decode", "SessionState, loaded"):
                     continue
                 is_judged = what in JUDGED and peer == "msgspec, dicts"
+                is_typed = what in JUDGED and peer == "msgspec, Structs"
                 yield {
                     "what": f"{way} {label}, {what} against {peer}",
                     "ours": took[what],
@@ -211,7 +226,7 @@ def rows(sizes: dict[str, int] | None = None) -> Iterator[dict[str, Any]]:
                     "ratio": took[what] / took[peer],
                     "lower": True,
                     "must": MUST if is_judged else None,
-                    "aim": AIM[way] if is_judged else None,
+                    "aim": AIM[way] if is_judged else TYPED_AIM if is_typed else None,
                 }
 
 

@@ -84,6 +84,16 @@ impl<'a> Reader<'a> {
         self.owed = self.owed.saturating_sub(1);
     }
 
+    /// Step over one whole value, of `n` bytes, if what is owed after it may be there; false, and nothing is read, otherwise.
+    #[inline]
+    pub fn try_step_over(&mut self, n: usize) -> bool {
+        let may_be = self.left().checked_sub(n).is_some_and(|left| self.owed.saturating_sub(1) <= left);
+        if may_be {
+            self.step_over(n);
+        }
+        may_be
+    }
+
     /// Step back over the body of the extension value that was just read, so that its content is read as tokens.
     #[inline]
     pub fn enter(&mut self, body: &[u8]) {

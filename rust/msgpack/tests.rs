@@ -97,6 +97,18 @@ fn nested_containers_share_what_is_left() {
     assert!(is_error(&data));
 }
 
+/// After a value that is stepped over there must be as much as the containers around it still wait for.
+#[test]
+fn a_value_is_stepped_over_where_what_is_owed_may_follow() {
+    let mut reader = Reader::new(&[0x93, 0x91, 0x01, 0x02, 0x03], 0);
+    assert_eq!(reader.token(), Ok(Token::Array(3)));
+    let cut = |n: usize| reader.clone().try_step_over(n);
+    assert_eq!([0, 1, 2, 3, 4, 5, usize::MAX].map(cut), [true, true, true, false, false, false, false]);
+    assert!(reader.try_step_over(2));
+    assert_eq!((reader.token(), reader.token()), (Ok(Token::Uint(2)), Ok(Token::Uint(3))));
+    assert_eq!(reader.left(), 0);
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(value: u64, negative in i64::MIN..0, float: f64, text: String, data: Vec<u8>) {

@@ -13,6 +13,10 @@ mod nesting;
 mod path;
 mod rare;
 mod read_only;
+mod shapes;
+mod shared_keys;
+mod small_read;
+mod small_write;
 mod state;
 mod text;
 mod unread;
@@ -30,6 +34,8 @@ struct Lent {
     read_only: read_only::ReadOnly,
     pack_extra: Py<PyAny>,
     unpack_extra: Py<PyAny>,
+    /// Where the interpreter's objects are laid out as is known: what is read ahead needs it.
+    layout: Option<shared_keys::Layout>,
 }
 
 impl Lent {
@@ -41,6 +47,7 @@ impl Lent {
                 read_only: read_only::ReadOnly::of(&values)?,
                 pack_extra: values.getattr("pack_extra")?.unbind(),
                 unpack_extra: values.getattr("unpack_extra")?.unbind(),
+                layout: shared_keys::Layout::found(py),
             })
         })
     }

@@ -89,6 +89,11 @@ impl Buffer {
         self.capacity - self.len >= n || self.grow(n)
     }
 
+    /// Take back what was written from byte `start` on.
+    pub(super) fn take_back(&mut self, start: usize) {
+        self.len = self.len.min(start);
+    }
+
     /// Overwrite four bytes that were reserved at `at` for a length.
     pub(super) fn patch(&mut self, at: usize, length: u32) {
         if at.saturating_add(4) <= self.len {

@@ -50,7 +50,9 @@ pub(super) struct Decoder<'py, 'a> {
     pub(super) outer: Vec<Frame<'py>>,
     pub(super) frozen: bool,
     always_frozen: bool,
-    frozen_keys: &'a [&'a str],
+    pub(super) frozen_keys: &'a [&'a str],
+    /// Up to where `ahead` has looked in vain.
+    pub(super) tried: usize,
     /// The document, where what stands under `frozen_keys` may be left unread.
     unread_in: Option<&'a Bound<'py, PyBytes>>,
     /// Where messages and step results of the document go if they are decoded at once after all.
@@ -188,6 +190,7 @@ impl<'py, 'a> Decoder<'py, 'a> {
             frozen,
             always_frozen,
             frozen_keys: &[],
+            tried: 0,
             unread_in: None,
             targets: None,
             depth: 0,
@@ -283,6 +286,8 @@ impl<'py, 'a> Decoder<'py, 'a> {
             let start = self.reader.offset();
             let value = if let Some(text) = self.reader.text_ahead() {
                 self.value(start, text)?
+            } else if let Some(value) = self.ahead() {
+                value
             } else {
                 let token = self.reader.token();
                 let Some(value) = self.plain(start, &token)? else {
@@ -324,6 +329,10 @@ impl<'py, 'a> Decoder<'py, 'a> {
     fn fill(&mut self, frame: &mut Frame<'py>) -> Result<bool, Failed> {
         while frame.done < frame.len {
             let start = self.reader.offset();
+            if let Some(value) = self.ahead() {
+                self.put(frame, value)?;
+                continue;
+            }
             let token = self.reader.token();
             match self.plain(start, &token)? {
                 Some(value) => self.put(frame, value)?,

@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 /// A container that is being written.
-struct Frame<'py> {
+pub(super) struct Frame<'py> {
     kind: Kind,
     obj: Bound<'py, PyAny>,
     /// Index of the next element, or the position within the dict.
@@ -45,12 +45,14 @@ struct Frame<'py> {
 pub(super) struct Encoder<'py, 'a> {
     pub(super) py: Python<'py>,
     pub(super) out: Buffer,
-    stack: Vec<Frame<'py>>,
+    pub(super) stack: Vec<Frame<'py>>,
     /// What a path in an error begins with.
     base: &'a str,
     /// Containers inside each other that are left for a value.
-    depth_left: usize,
+    pub(super) depth_left: usize,
     pub(super) lent: &'static Lent,
+    /// How often a small container turned out to hold something else.
+    pub(super) n_in_vain: usize,
 }
 
 /// Encode `value`, which stands within `depth` containers; `base` is what a path in an error begins with.
@@ -68,7 +70,7 @@ pub(super) fn encode<'py>(
 impl<'py, 'a> Encoder<'py, 'a> {
     pub(super) fn new(py: Python<'py>, depth: usize, lent: &'static Lent) -> Self {
         let depth_left = MAX_DEPTH.saturating_sub(depth);
-        Self { py, out: Buffer::new(), stack: Vec::new(), base: "", depth_left, lent }
+        Self { py, out: Buffer::new(), stack: Vec::new(), base: "", depth_left, lent, n_in_vain: 0 }
     }
 
     /// Write a value.
@@ -202,6 +204,9 @@ impl<'py, 'a> Encoder<'py, 'a> {
     fn open(&mut self, obj: Bound<'py, PyAny>) -> PyResult<()> {
         // SAFETY: `obj` is live.
         let kind = unsafe { ffi::Py_TYPE(obj.as_ptr()) };
+        if self.small(&obj) {
+            return Ok(());
+        }
         if kind == &raw mut ffi::PyDict_Type || self.lent.read_only.is_dict(kind) {
             // SAFETY: the object is a dict.
             let n = unsafe { (*obj.as_ptr().cast::<ffi::PyDictObject>()).ma_used } as usize;

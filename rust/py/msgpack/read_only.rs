@@ -100,6 +100,17 @@ impl ReadOnly {
         unsafe { turned(ffi::PyDict_New(), &self.dict) }
     }
 
+    /// Turn a new dict that is not known to the collector into a read-only one.
+    ///
+    /// # Safety
+    ///
+    /// The GIL is held, and `made` is an exact dict that nobody else sees.
+    #[inline]
+    pub(super) unsafe fn turned_dict(&self, made: *mut ffi::PyObject) -> *mut ffi::PyObject {
+        // SAFETY: by what is said above; the class is like that of the object.
+        unsafe { turned(made, &self.dict) }
+    }
+
     /// A new list of `n` places, to be filled before anybody sees it; null, with the exception set, where memory is short.
     ///
     /// # Safety
