@@ -612,7 +612,8 @@ class Packer:
                 goes to the messages, and the other way round.
             tool_overhead: Tokens once for any tools and for each tool, besides its JSON; (12, 7) by default.
             templates: Texts around what is not a message: "documents" with {documents}, "document" with {index} and
-                {document}, "summary" with {summary}, "recalled" with {recalled}.
+                {document}, "summary" with {summary}, "recalled" with {recalled}. Where a tag closes a document, that tag
+                within its text is written with "&lt;", so that no document ends itself.
             low_water: Share of the budget that a stable window is cut to once it is full; a first window, which follows
                 none, is cut to halfway between that and the budget.
             recall: Share of the budget that a stable window may spend on messages it dropped and the current turn asks
