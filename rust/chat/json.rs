@@ -106,13 +106,48 @@ pub(crate) fn push_quoted(text: &str, out: &mut String) {
 /// Where the first byte stands that a JSON string cannot hold as it is.
 ///
 /// Sixteen bytes are looked at together, which the compiler makes a few vector instructions of.
-fn first_escape(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn first_escape(bytes: &[u8]) -> Option<usize> {
     let is_escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     let (chunks, tail) = bytes.as_chunks::<16>();
+    let n = chunks.iter().position(|chunk| chunk.iter().fold(false, |any, byte| any | is_escaped(*byte)));
+    let rest = n.map_or(tail, |n| bytes.get(n * 16..).unwrap_or_default());
+    let (chunks, tail) = rest.as_chunks::<8>();
     for (n, chunk) in chunks.iter().enumerate() {
-        if chunk.iter().fold(false, |any, byte| any | is_escaped(*byte)) {
-            return chunk.iter().position(|byte| is_escaped(*byte)).map(|at| n * 16 + at);
+        let escaped = escaped(*chunk);
+        if escaped != 0 {
+            return Some(bytes.len() - rest.len() + n * 8 + escaped.trailing_zeros() as usize / 8);
         }
     }
-    tail.iter().position(|byte| is_escaped(*byte)).map(|at| chunks.len() * 16 + at)
+    // Filled up with what needs no escape.
+    let mut last = [b' '; 8];
+    for (to, from) in last.iter_mut().zip(tail) {
+        *to = *from;
+    }
+    let escaped = escaped(last);
+    (escaped != 0).then(|| bytes.len() - tail.len() + escaped.trailing_zeros() as usize / 8)
+}
+
+/// The high bit of each byte that needs an escape, right up to the first of them.
+fn escaped(chunk: [u8; 8]) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let bytes = u64::from_le_bytes(chunk);
+    // A byte of ASCII from which that is taken borrows if it is less; what borrows may spoil the bytes above it.
+    let below = |bytes: u64, n: u8| bytes.wrapping_sub(EACH * u64::from(n)) & !bytes;
+    let is = |byte: u8| below(bytes ^ (EACH * u64::from(byte)), 1);
+    (below(bytes, 0x20) | is(b'"') | is(b'\\')) & (0x80 * EACH)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::first_escape;
+
+    proptest! {
+        #[test]
+        fn the_first_escape_is_found(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0x1f_u8..0x24, 0x5b_u8..0x5e, 0x7e_u8..0x82], 0..40)) {
+            let expected = bytes.iter().position(|byte| *byte < 0x20 || *byte == b'"' || *byte == b'\\');
+            prop_assert_eq!(first_escape(&bytes), expected);
+        }
+    }
 }

@@ -45,8 +45,8 @@ mod tests;
 pub use detect::detect;
 pub use edit::{Edit, EditTree, apply};
 pub use fingerprint::Fingerprinter;
-pub(crate) use json::push_quoted;
 pub use json::{MAX_DEPTH, MAX_VALUES};
+pub(crate) use json::{first_escape, push_quoted};
 #[cfg(feature = "python")]
 pub(crate) use known::{Known, locked};
 pub use media::{Media, MediaKind};

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::parallel::on_threads;
+use crate::parallel::{on_threads, processors};
 
 /// A thread's share is taken in so many parts, so that threads end together though some work is harder.
 const PARTS: usize = 8;
@@ -26,7 +26,7 @@ pub(super) fn is_hard(took: Duration, n_left: usize) -> bool {
 
 /// Work on all, one thread per processor, in order. The caller's thread is one of them.
 pub(super) fn in_parallel<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len()).max(1);
+    let n_threads = processors().min(all.len()).max(1);
     if n_threads < 2 {
         return all.into_iter().map(work).collect();
     }

@@ -1,13 +1,14 @@
 //! The terms of a text, and BM25 over many of them.
 
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::split::{Scratch, Sink, finish, split};
+use super::memo::{self, Memo};
+use super::runs::split;
+use super::split::Sink;
 
 /// BM25 in Lucene's form: idf = ln(1 + (n - df + .5) / (df + .5)), and tf / (tf + k1 (1 - b + b length / mean)).
 ///
@@ -134,65 +135,8 @@ impl Terms {
     }
 }
 
-/// Words that were split lately, so that a text's common words are not stemmed and hashed again: the word in its bytes,
-/// and its term (0 for a stop word). A word that falls on another's place takes it.
-struct Memo {
-    known: Box<[(u128, u64)]>,
-    word: Vec<u8>,
-}
-
-/// 256 KB: within a core's second cache, with room for the common words of a long conversation or 500 tools.
-const MEMO_BITS: u32 = 13;
-
-thread_local! {
-    static MEMO: RefCell<(Memo, Scratch)> = RefCell::default();
-}
-
-impl Default for Memo {
-    fn default() -> Self {
-        Self { known: vec![(0, 0); 1 << MEMO_BITS].into_boxed_slice(), word: Vec::new() }
-    }
-}
-
-impl Memo {
-    /// The term of a word, or `None` for a stop word.
-    fn term(&mut self, word: &[u8]) -> Option<u64> {
-        let Self { known, word: scratch } = self;
-        let mut work_out = || {
-            scratch.clear();
-            scratch.extend_from_slice(word);
-            if finish(scratch) { term_of(scratch) } else { 0 }
-        };
-        let term = if word.len() > size_of::<u128>() {
-            work_out()
-        } else {
-            let key = key_of(word);
-            let mixed = ((key as u64) ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let slot = known.get_mut((mixed >> (u64::BITS - MEMO_BITS)) as usize)?;
-            if slot.0 != key {
-                *slot = (key, work_out());
-            }
-            slot.1
-        };
-        (term != 0).then_some(term)
-    }
-}
-
-/// The first 16 bytes of a word as a number. From loads that overlap, since a loop over its bytes costs more than all the rest
-/// of looking it up.
-fn key_of(word: &[u8]) -> u128 {
-    let shift = |by: usize| 8 * (word.len() - by);
-    if let (Some(first), Some(last)) = (word.first_chunk::<8>(), word.last_chunk::<8>()) {
-        u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << shift(8)
-    } else if let (Some(first), Some(last)) = (word.first_chunk::<4>(), word.last_chunk::<4>()) {
-        u128::from(u32::from_le_bytes(*first)) | u128::from(u32::from_le_bytes(*last)) << shift(4)
-    } else {
-        word.iter().rev().fold(0, |key, byte| key << 8 | u128::from(*byte))
-    }
-}
-
 /// The hash of a term, 0 kept for stop words.
-fn term_of(term: &[u8]) -> u64 {
+pub(super) fn term_of(term: &[u8]) -> u64 {
     (xxh3_64(term) & !COUNT_BITS).max(COUNT_BITS + 1)
 }
 
@@ -218,6 +162,13 @@ impl Sink for Hashing<'_> {
             self.push(term);
         }
     }
+
+    #[inline]
+    fn plain(&mut self, text: &[u8], from: usize, to: usize) {
+        if let Some(term) = self.memo.plain_term(text, from, to) {
+            self.push(term);
+        }
+    }
 }
 
 impl Hashing<'_> {
@@ -232,9 +183,7 @@ impl TermsBuilder {
     /// Add the terms of `text`, each counted `times` times.
     pub fn add(&mut self, text: &str, times: u16) {
         let hashes = &mut self.hashes;
-        MEMO.with_borrow_mut(|(memo, scratch)| {
-            split(text, scratch, &mut Hashing { memo, hashes, times: times.into() });
-        });
+        memo::with(|memo, scratch| split(text, scratch, &mut Hashing { memo, hashes, times: times.into() }));
     }
 
     /// The terms so far; the builder is empty after it and keeps its room.

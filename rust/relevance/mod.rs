@@ -15,6 +15,8 @@
 //! A text without spaces costs about as much as prose; everything is linear in the text.
 
 mod index;
+mod memo;
+mod runs;
 mod split;
 mod stem;
 

@@ -7,12 +7,13 @@
 //! - Scripts written without spaces (Han, kana, Hangul, Thai and their neighbours) give overlapping pairs of characters,
 //!   and Han also single characters, since one of them is often a word.
 //!
-//! One pass, linear in the text; nothing is kept but the current word.
+//! One pass, linear in the text; nothing is kept but the current word. What this does character by character, `runs` does
+//! by windows.
 
 use super::stem::{LONGEST, stem};
 
 /// A joined word longer than this is data, not a name: only its parts are kept.
-const LONGEST_WHOLE: usize = 64;
+pub(super) const LONGEST_WHOLE: usize = 64;
 
 /// What takes the terms of a text.
 pub(super) trait Sink {
@@ -25,6 +26,11 @@ pub(super) trait Sink {
         if finish(&mut word) {
             self.term(&word);
         }
+    }
+
+    /// The word `text[from..to]`, ASCII letters and digits, of which the first may be a capital.
+    fn plain(&mut self, text: &[u8], from: usize, to: usize) {
+        self.word(&text.get(from..to).unwrap_or_default().to_ascii_lowercase());
     }
 }
 
@@ -43,11 +49,11 @@ pub(super) fn finish(word: &mut Vec<u8>) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     part: Vec<u8>,
-    whole: Vec<u8>,
+    pub(super) whole: Vec<u8>,
 }
 
-/// Feed every term of `text` to `sink`.
-pub(super) fn split(text: &str, scratch: &mut Scratch, sink: &mut impl Sink) {
+/// Feed every term of `text` to `sink`, character by character: what `runs` leaves over, and its oracle.
+pub(super) fn split_slowly(text: &str, scratch: &mut Scratch, sink: &mut impl Sink) {
     let Scratch { part, whole } = scratch;
     let mut words = Words {
         sink,
@@ -61,28 +67,9 @@ pub(super) fn split(text: &str, scratch: &mut Scratch, sink: &mut impl Sink) {
         run: None,
         run_length: 0,
     };
-    let mut rest = text;
+    let mut rest = text.chars();
     let mut previous = ' ';
-    while let Some(c) = rest.chars().next() {
-        if c.is_ascii() && words.is_idle() {
-            if c.is_ascii_alphanumeric() {
-                let end = plain_word(rest.as_bytes());
-                if end > 0 {
-                    words.end_run();
-                    words.plain(rest.get(..end).unwrap_or_default().as_bytes());
-                    rest = rest.get(end..).unwrap_or_default();
-                    previous = 'a';
-                    continue;
-                }
-            } else if !may_join(c) {
-                // Nothing is open that it could end but a run.
-                words.end_run();
-                rest = rest.get(1..).unwrap_or_default();
-                previous = c;
-                continue;
-            }
-        }
-        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    while let Some(c) = rest.next() {
         if is_unspaced(c) {
             words.end_word();
             words.unspaced(c);
@@ -93,33 +80,13 @@ pub(super) fn split(text: &str, scratch: &mut Scratch, sink: &mut impl Sink) {
             } else if is_mark(c) {
                 // A decomposed accent: the letter before it is already folded.
             } else {
-                words.joint(c, previous, rest.chars().next());
+                words.joint(c, previous, rest.clone().next());
             }
         }
         previous = c;
     }
     words.end_word();
     words.end_run();
-}
-
-/// Bytes of the ASCII word at the start of `text` if it stands alone: no capital inside, nothing joined to it. Else 0.
-///
-/// Nine words in ten of English prose; they skip the state machine.
-fn plain_word(text: &[u8]) -> usize {
-    let inside = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let end = 1 + text.iter().skip(1).take_while(|byte| inside(byte)).count();
-    match (text.get(end), text.get(end + 1)) {
-        (
-            None
-            | Some(
-                b' ' | b'\n' | b'\t' | b'\r' | b'=' | b'[' | b']' | b'{' | b'}' | b'<' | b'>' | b'*' | b'`' | b'"'
-                | b'(' | b')' | b':' | b';' | b'/' | b'!' | b'?',
-            ),
-            _,
-        )
-        | (Some(b'.' | b',' | b'-' | b'_' | b'\''), None | Some(b' ' | b'\n' | b'"' | b')')) => end,
-        _ => 0,
-    }
 }
 
 struct Words<'a, S> {
@@ -142,22 +109,6 @@ struct Words<'a, S> {
 }
 
 impl<S: Sink> Words<'_, S> {
-    fn is_idle(&self) -> bool {
-        self.part.is_empty() && self.n_parts == 0
-    }
-
-    /// A word of which only the first letter may be a capital.
-    fn plain(&mut self, word: &[u8]) {
-        if word.first().is_some_and(u8::is_ascii_uppercase) {
-            self.part.extend_from_slice(word);
-            self.part.make_ascii_lowercase();
-            self.sink.word(self.part);
-            self.part.clear();
-        } else {
-            self.sink.word(word);
-        }
-    }
-
     fn letter(&mut self, c: char) {
         let is_upper = c.is_uppercase();
         if is_upper && self.is_low {
@@ -247,11 +198,6 @@ impl<S: Sink> Words<'_, S> {
         }
         self.run_length = 0;
     }
-}
-
-/// Characters that may stand inside a word: see [`Words::joint`].
-const fn may_join(c: char) -> bool {
-    matches!(c, '_' | '-' | '.' | ',' | '\'')
 }
 
 /// Scripts whose words are not separated by spaces, or whose endings are glued on (Hangul).

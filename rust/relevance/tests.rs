@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::split::{Scratch, Sink, split};
+use super::index::term_of;
+use super::runs::split;
+use super::split::{Scratch, Sink, split_slowly};
 use super::stem::stem;
 use super::*;
 
@@ -90,12 +92,28 @@ fn porter_strips_as_published() {
     }
 }
 
+/// The same, character by character.
+fn terms_slowly(text: &str) -> Vec<String> {
+    let mut out = Written(Vec::new());
+    split_slowly(text, &mut Scratch::default(), &mut out);
+    out.0
+}
+
 #[test]
-fn plain_words_and_joined_ones_are_split_alike() {
-    // Each word once as the fast path takes it and once as the state machine does.
-    for (fast, slow) in [("Users (paid) 15 times.", "Users\t(paid)\t15\ttimes\t."), ("end. a-", "end\u{2003}a\u{2003}")]
-    {
-        assert_eq!(terms(fast), terms(slow));
+fn words_are_split_wherever_a_window_ends() {
+    let seams = [
+        "word", "Word", "wordWord", "a-b", "a_", "-a", "a--b", "3,5", "a,b", "don't", "d'", "é", "a’b", "搜索",
+        "\u{301}",
+    ];
+    for seam in seams {
+        for before in 50..70 {
+            for filling in ["x", " ", "_"] {
+                for rest in ["", " ", "x", ".x", "'", "é", &"y".repeat(70), &"z ".repeat(40)] {
+                    let text = format!("{}{seam}{rest}", filling.repeat(before));
+                    assert_eq!(terms(&text), terms_slowly(&text), "{text:?}");
+                }
+            }
+        }
     }
     assert_eq!(
         terms("word-word wordWord word.w 3.5"),
@@ -196,6 +214,19 @@ proptest! {
         cut.truncate(n);
         prop_assert_eq!(cut.len(), small.len());
         prop_assert_eq!(cut.scores(&Terms::of(&query)), small.scores(&Terms::of(&query)));
+    }
+
+    #[test]
+    fn windows_split_as_characters_do(
+        atoms in proptest::collection::vec("[a-c]{1,9}|[A-Ba-b0-1]{1,4}|[-_.,' ]|[-_.,'\"/ \n]{1,3}|’|é|\u{301}|[猫索]{1,3}|한|\\PC|[\\x00-\\x7f]", 0..60)
+    ) {
+        let text = atoms.concat();
+        prop_assert_eq!(terms(&text), terms_slowly(&text));
+        // As hashes, through the memo: the same terms with the same counts.
+        let mut hashes: Vec<u64> = terms_slowly(&text).iter().map(|term| term_of(term.as_bytes()) >> 16).collect();
+        hashes.sort_unstable();
+        let pairs: Vec<(u64, u64)> = hashes.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect();
+        prop_assert_eq!(Terms::of(&text).pairs().collect::<Vec<_>>(), pairs);
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use super::Counter;
 use crate::Result;
-use crate::parallel::on_threads;
+use crate::parallel::{on_threads, threads_for};
 
 /// A thread costs about what counting this many bytes does, several times over. Found by measurement.
 const BYTES_PER_THREAD: usize = 1 << 16;
@@ -19,8 +18,7 @@ const BYTES_AT_ONCE: usize = 1 << 14;
 /// As `count`: that of the first text, in input order, that failed.
 pub fn count_many(counter: &dyn Counter, texts: &[&str]) -> Result<Vec<u64>> {
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(bytes / BYTES_PER_THREAD).min(texts.len());
+    let threads = threads_for(bytes, BYTES_PER_THREAD).min(texts.len());
     if threads < 2 || counter.calls_back() {
         return counter.count_all(texts);
     }

@@ -7,6 +7,7 @@ mod cut;
 mod encodings;
 mod ends;
 mod many;
+pub(crate) mod masks;
 mod memory;
 mod merge;
 mod models;

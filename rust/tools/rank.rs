@@ -1,12 +1,9 @@
 //! What a tool is about, as terms that a query can meet.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fmt;
-
-use serde_core::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::formats::Format;
+use crate::chat::first_escape;
 use crate::relevance::{Terms, TermsBuilder};
 
 /// How often the tool's name counts: it says in two words what the description says in thirty.
@@ -20,9 +17,7 @@ pub(super) fn terms(json: &str, format: Format, name: &str) -> Terms {
     let mut terms = BUILDER.take();
     terms.add(name, NAME_WEIGHT);
     let place = if format == Format::OpenAi { Place::Tool } else { Place::Body };
-    let walk = Walk { terms: &mut terms, format, place };
-    // Our own JSON, so there is no error; if there were, the terms up to it would stand.
-    let _ = walk.deserialize(&mut serde_json::Deserializer::from_str(json));
+    Walk { json, at: 0, format, terms: &mut terms }.value(place);
     let found = terms.finish();
     BUILDER.set(terms);
     found
@@ -52,21 +47,18 @@ enum Place {
     Aside,
 }
 
-/// Walks the JSON without making a tree of it.
+/// Walks the JSON without making a tree of it. It was written here, so there are no spaces in it and no faults.
 struct Walk<'a> {
-    terms: &'a mut TermsBuilder,
+    json: &'a str,
+    at: usize,
     format: Format,
-    place: Place,
+    terms: &'a mut TermsBuilder,
 }
 
-impl Walk<'_> {
-    fn at(&mut self, place: Place) -> Walk<'_> {
-        Walk { terms: self.terms, format: self.format, place }
-    }
-
-    /// Where the value of `key` stands.
-    fn under(&self, key: &str) -> Place {
-        match (self.place, key) {
+impl<'a> Walk<'a> {
+    /// Where the value of `key`, as it is written, stands in a value at `place`.
+    fn under(&self, place: Place, key: &str) -> Place {
+        match (place, key) {
             (Place::Tool, "function") => Place::Body,
             (Place::Body, "type") if self.format == Format::Opaque => Place::Words,
             (Place::Body, key) if key == self.format.schema_key() => Place::Schema,
@@ -79,98 +71,109 @@ impl Walk<'_> {
             _ => Place::Aside,
         }
     }
-}
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        if self.place == Place::Aside {
-            json.deserialize_ignored_any(IgnoredAny).map(drop)
-        } else {
-            json.deserialize_any(self)
-        }
-    }
-}
-
-/// The key of the object that stands for a number, so that its digits are kept.
-const NUMBER: &str = "$serde_json::private::Number";
-
-/// Everything that is no text, list or object counts as nothing.
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("JSON")
+    /// The next byte; 0 at the end.
+    fn next(&self) -> u8 {
+        self.json.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        if self.place == Place::Words {
-            self.terms.add(text, 1);
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        let inner = match self.place {
-            Place::Enum => Place::Words,
-            Place::Schema => Place::Schema,
-            _ => Place::Aside,
-        };
-        while list.next_element_seed(self.at(inner))?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
-        while let Some(key) = entries.next_key::<Key<'de>>()? {
-            let inner = self.under(&key.0);
-            if self.place == Place::Properties && key.0 != NUMBER {
-                self.terms.add(&key.0, 1);
+    /// Walk the value that starts here, up to its end.
+    fn value(&mut self, place: Place) {
+        match self.next() {
+            b'"' => {
+                let text = self.string();
+                if place == Place::Words {
+                    self.add(text);
+                }
             }
-            entries.next_value_seed(self.at(inner))?;
-        }
-        Ok(())
-    }
-}
-
-/// A key, borrowed where the JSON has it without escapes.
-struct Key<'a>(Cow<'a, str>);
-
-impl<'de> serde_core::Deserialize<'de> for Key<'de> {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl<'de> Visitor<'de> for Text {
-            type Value = Key<'de>;
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a key")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(text)))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(text.to_owned())))
+            b'{' | b'[' if place == Place::Aside => self.skip(),
+            b'{' => self.object(place),
+            b'[' => self.list(match place {
+                Place::Enum => Place::Words,
+                Place::Schema => Place::Schema,
+                _ => Place::Aside,
+            }),
+            _ => {
+                while !matches!(self.next(), b',' | b']' | b'}' | 0) {
+                    self.at += 1;
+                }
             }
         }
-        json.deserialize_str(Text)
+    }
+
+    fn object(&mut self, place: Place) {
+        self.at += 1;
+        while self.next() == b'"' {
+            let key = self.string();
+            if place == Place::Properties {
+                self.add(key);
+            }
+            // A colon.
+            self.at += 1;
+            self.value(self.under(place, key));
+            self.at += usize::from(self.next() == b',');
+        }
+        self.at += 1;
+    }
+
+    fn list(&mut self, place: Place) {
+        self.at += 1;
+        while !matches!(self.next(), b']' | 0) {
+            self.value(place);
+            self.at += usize::from(self.next() == b',');
+        }
+        self.at += 1;
+    }
+
+    /// Go past an object or a list.
+    fn skip(&mut self) {
+        let mut depth = 0_usize;
+        loop {
+            match self.next() {
+                0 => return,
+                b'"' => {
+                    self.string();
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Go past a string; what is between its quotes, as it is written.
+    fn string(&mut self) -> &'a str {
+        let json = self.json;
+        let rest = json.get(self.at + 1..).unwrap_or_default();
+        let mut n = 0;
+        while let Some(plain) = first_escape(rest.as_bytes().get(n..).unwrap_or_default()) {
+            n += plain;
+            if rest.as_bytes().get(n) == Some(&b'"') {
+                break;
+            }
+            n += ESCAPE;
+        }
+        self.at += n + 2;
+        rest.get(..n).unwrap_or_default()
+    }
+
+    /// Add the terms of a text as it is written in JSON. What is escaped (quotes, backslashes, controls) is in no word and joins
+    /// no two, so what stands between is split as it would be together.
+    fn add(&mut self, mut text: &str) {
+        while let Some(n) = first_escape(text.as_bytes()) {
+            self.terms.add(text.get(..n).unwrap_or_default(), 1);
+            let is_code = text.as_bytes().get(n + 1) == Some(&b'u');
+            text = text.get(n + if is_code { ESCAPE_BY_CODE } else { ESCAPE }..).unwrap_or_default();
+        }
+        self.terms.add(text, 1);
     }
 }
+
+/// Bytes of `\n` and its kind, and of `\u001f`.
+const ESCAPE: usize = 2;
+const ESCAPE_BY_CODE: usize = 6;

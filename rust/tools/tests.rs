@@ -391,6 +391,25 @@ proptest! {
     }
 }
 
+#[test]
+fn many_tools_score_on_all_threads_as_each_does_alone() {
+    let tool = |n: usize| {
+        let word = |k: usize| format!("word{} ", n * k % 97);
+        let text: String = (0..60).map(word).collect();
+        json!({"name": format!("tool_{n}"), "description": text, "parameters": {"type": "object", "properties": {text: {}}}})
+    };
+    let tools: Vec<Value> = (0..400).map(tool).collect();
+    let bytes: usize = tools.iter().map(|tool| tool.to_string().len()).sum();
+    assert!(bytes > 2 * BYTES_PER_THREAD, "too little for a second thread");
+    let (together, alone) = (set(&tools), set(&tools));
+    let query = Terms::of("word7 word31 word96 tool");
+    for (at, tool) in alone.iter().enumerate() {
+        assert_eq!(tool.terms(), &terms_of_tree(tool), "{at}");
+    }
+    assert_eq!(together.scores(&query), alone.scores(&query));
+    assert!(together.iter().zip(alone.iter()).all(|(one, other)| one.terms() == other.terms()));
+}
+
 /// The terms of a tool from a tree of it: what the walk over its JSON has to find.
 fn terms_of_tree(tool: &Tool) -> Terms {
     fn schema(value: &Value, parts: &mut Vec<String>) {

@@ -79,6 +79,11 @@ impl Tool {
         self.terms.get_or_init(|| rank::terms(&self.text, self.format, &self.name))
     }
 
+    /// Whether its terms are there.
+    pub(super) fn is_split(&self) -> bool {
+        self.terms.get().is_some()
+    }
+
     /// The tool as shown at `step`, or `None` where there is no such form.
     pub fn value(&self, step: Step) -> Option<&Value> {
         if step == Step::Full { Some(self.tree()) } else { self.form(step).map(|form| &form.value) }
