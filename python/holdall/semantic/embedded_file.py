@@ -215,7 +215,9 @@ def drop(db: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> None:
 
 def drop_user(db: sqlite3.Connection, user_id: str, namespace: str | None) -> None:
     """Delete what is a user's, in one namespace or all."""
-    db.execute("DELETE FROM documents WHERE user_id = ?1 AND (?2 IS NULL OR namespace = ?2)", (user_id, namespace))
+    db.execute(
+        "DELETE FROM documents WHERE user_id = ? AND (? IS NULL OR namespace = ?)", (user_id, namespace, namespace)
+    )
     db.execute("DELETE FROM gone WHERE seq <= (SELECT max(seq) FROM gone) - ?", (_MOST_GONE,))
 
 

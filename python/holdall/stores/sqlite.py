@@ -29,12 +29,12 @@ _SWEPT_PER_CALL = 1000
 # From a record to what it takes over, see `holdall.stores.chain`: a copy where there is one, else the base.
 _CHAIN = """
 WITH RECURSIVE chain(depth, id, ends) AS (
-    SELECT 0, id, log_len FROM records WHERE key = ?1 AND is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?3)
+    SELECT 0, id, log_len FROM records WHERE key = ? AND is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)
     UNION ALL
     SELECT depth + 1, next.id, CAST(json_extract(taker.tags, '$.base_at') AS INTEGER)
     FROM chain JOIN records taker USING (id) JOIN records next
-    WHERE depth + 1 < ?2 AND json_extract(taker.tags, '$.base') IS NOT NULL
-        AND next.is_deleted = 0 AND (next.expires_at IS NULL OR next.expires_at > ?3)
+    WHERE depth + 1 < ? AND json_extract(taker.tags, '$.base') IS NOT NULL
+        AND next.is_deleted = 0 AND (next.expires_at IS NULL OR next.expires_at > ?)
         AND next.id = coalesce(
             (SELECT id FROM records WHERE key = '~kept/' || taker.key AND is_deleted = 0),
             (SELECT id FROM records WHERE key = json_extract(taker.tags, '$.base')))
@@ -231,13 +231,14 @@ class SqliteStore:
             if row is None:
                 return []
             record_id, log_len = row
-            end = log_len if before is None else min(before, log_len)
+            start = sqlite_rows.pos(record_id, 0)
+            end = sqlite_rows.pos(record_id, log_len if before is None else min(before, log_len))
             return [
                 Entry(*entry)
                 for entry in db.execute(
-                    "SELECT kind, data, pos - ?1 FROM log WHERE pos >= ?1 AND pos < ?2 AND (?3 IS NULL OR kind = ?3)"
-                    " ORDER BY pos DESC LIMIT ?4",
-                    (sqlite_rows.pos(record_id, 0), sqlite_rows.pos(record_id, end), kind, limit),
+                    "SELECT kind, data, pos - ? FROM log WHERE pos >= ? AND pos < ? AND (? IS NULL OR kind = ?)"
+                    " ORDER BY pos DESC LIMIT ?",
+                    (start, start, end, kind, kind, limit),
                 )
             ]
 
@@ -249,7 +250,8 @@ class SqliteStore:
         keys.check_count("limit", limit)
 
         def work(db: sqlite3.Connection) -> list[Record]:
-            rows = db.execute(_CHAIN, (key, limit, self._now())).fetchall()
+            now = self._now()
+            rows = db.execute(_CHAIN, (key, now, limit, now)).fetchall()
             return [sqlite_rows.record(db, at, row, end=ends) for ends, at, *row in rows]
 
         return await self._run("read_chain", work, writes=False)
@@ -264,8 +266,8 @@ class SqliteStore:
             was_there, meta = rules.after_touch(before, ttl_s, op, self._now())
             if meta is not None:
                 db.execute(
-                    "UPDATE records SET expires_at = ?1, sweep_at = ?1, ops = ?2 WHERE id = ?3",
-                    (meta.expires_at, meta.ops, record_id),
+                    "UPDATE records SET expires_at = ?, sweep_at = ?, ops = ? WHERE id = ?",
+                    (meta.expires_at, meta.expires_at, meta.ops, record_id),
                 )
             return was_there
 
@@ -295,25 +297,20 @@ class SqliteStore:
     async def find(self, /, **tags: str) -> AsyncIterator[str]:
         """Yield the keys of live records that carry all these tags, a page per hop."""
         wanted = keys.check_tags(tags) or {}
-        tagged = "".join(
-            f" AND EXISTS (SELECT 1 FROM tags WHERE name = ?{2 * n + 4} AND value = ?{2 * n + 5} AND record = id)"
-            for n in range(1, len(wanted))
-        )
+        tagged = " AND EXISTS (SELECT 1 FROM tags WHERE name = ? AND value = ? AND record = id)" * (len(wanted) - 1)
         # the first tag drives: its primary key is walked in order of record, so that a page starts where the last ended
         source = (
-            "tags JOIN records ON id = record WHERE name = ?4 AND value = ?5 AND record"
-            if wanted
-            else "records WHERE id"
+            "tags JOIN records ON id = record WHERE name = ? AND value = ? AND record" if wanted else "records WHERE id"
         )
         sql = (
-            f"SELECT id, key FROM {source} > ?2 AND is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?1)"
-            f"{tagged} ORDER BY id LIMIT ?3"
+            f"SELECT id, key FROM {source} > ? AND is_deleted = 0 AND (expires_at IS NULL OR expires_at > ?)"
+            f"{tagged} ORDER BY id LIMIT ?"
         )
         flat = [text for tag in wanted.items() for text in tag]
         last = -1
 
         def work(db: sqlite3.Connection) -> list[tuple[int, str]]:
-            return db.execute(sql, (self._now(), last, _PAGE, *flat)).fetchall()
+            return db.execute(sql, (*flat[:2], last, self._now(), *flat[2:], _PAGE)).fetchall()
 
         while True:
             page = await self._run("find", work, writes=False)
