@@ -125,7 +125,6 @@ def test_a_document_cannot_pretend_to_be_another() -> None:
         assert result.tokens == checker.request_tokens(result.messages, None, TOKENIZER.count)
 
 
-
 def test_the_summary_follows_the_system_prompt() -> None:
     """One system message after the prompts; for Anthropic it is added to the system prompt beside the messages."""
     messages = [S(), U("Hello."), A("Hi."), U("And?")]

@@ -19,29 +19,37 @@ use crate::Error;
 use crate::item::{Kind, check_relevance};
 use crate::tokens::Counter;
 
-/// One candidate for the window.
-///
-/// In this order, so that what every pack reads of an item lies beside the type it is checked for.
+/// One candidate for the window; frozen, and it keeps its own count for each tokenizer that met it.
+//
+// In this order, so that what every pack reads of an item lies beside the type it is checked for.
 #[pyclass(frozen, module = "holdall")]
 #[repr(C)]
 pub(super) struct ContextItem {
     pub(super) kind: Kind,
     pub(super) is_empty: bool,
+    /// Whether it must be in the window.
     #[pyo3(get)]
     pub(super) required: Option<bool>,
+    /// The turn it belongs to.
     #[pyo3(get)]
     pub(super) turn_index: i64,
+    /// How relevant it is, at least 0.
     #[pyo3(get)]
     pub(super) relevance_score: f64,
+    /// Place in the conversation.
     #[pyo3(get)]
     pub(super) position: i64,
+    /// The count that was given.
     #[pyo3(get)]
     pub(super) tokens: Option<u64>,
+    /// What it lives or dies with.
     #[pyo3(get)]
     pub(super) group: Option<Py<PyString>>,
     pub(super) renditions: Vec<Py<Rendition>>,
+    /// The type.
     #[pyo3(get, name = "type")]
     pub(super) type_name: Py<PyString>,
+    /// The content, as it was given.
     #[pyo3(get)]
     pub(super) content: Py<PyAny>,
     metadata: OnceLock<Py<PyDict>>,

@@ -38,22 +38,26 @@ impl LexicalIndex {
         Ok(Self { index: Mutex::new(Index::new(Bm25 { k1, b })) })
     }
 
+    /// Add a text at the end, in microseconds per message.
     fn add(&self, py: Python<'_>, text: &Bound<'_, PyString>) {
         let text = text.to_string_lossy();
         let terms = if text.len() < DETACH_BYTES { Terms::of(&text) } else { py.detach(|| Terms::of(&text)) };
         self.with(|index| index.push(&terms));
     }
 
+    /// Add texts at the end, in order, with the GIL released while they are split.
     fn add_many(&self, py: Python<'_>, texts: Vec<Bound<'_, PyString>>) {
         let texts: Vec<_> = texts.iter().map(|text| text.to_string_lossy()).collect();
         let terms: Vec<Terms> = py.detach(|| texts.iter().map(|text| Terms::of(text)).collect());
         self.with(|index| terms.iter().for_each(|terms| index.push(terms)));
     }
 
+    /// Forget all texts from the nth on.
     fn truncate(&self, n: usize) {
         self.with(|index| index.truncate(n));
     }
 
+    /// One score per text, in the order they were added; 0 where no term of the query occurs.
     fn scores(&self, query: &Bound<'_, PyString>) -> Vec<f64> {
         let query = Terms::of(&query.to_string_lossy());
         self.with(|index| index.scores(&query))

@@ -15,12 +15,16 @@ use crate::tokens::Counter;
 /// Another way to show an item.
 #[pyclass(frozen, module = "holdall")]
 pub(super) struct Rendition {
+    /// What is shown.
     #[pyo3(get)]
     pub(super) text: Py<PyString>,
+    /// Share of the item's value that is left.
     #[pyo3(get)]
     pub(super) fidelity: Option<f64>,
+    /// The count that was given.
     #[pyo3(get)]
     pub(super) tokens: Option<u64>,
+    /// What reports call it.
     #[pyo3(get)]
     pub(super) name: Option<String>,
     /// Whether the text is nothing but white space.

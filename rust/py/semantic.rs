@@ -59,6 +59,7 @@ impl MemoryIndex {
         Ok(Self { memory: RwLock::new(Memory::new(metric)) })
     }
 
+    /// Add entries, each in place of the one with its label.
     fn add_many(
         &self,
         py: Python<'_>,
@@ -85,22 +86,26 @@ impl MemoryIndex {
         })?)
     }
 
+    /// Forget labels; return how many of them there were.
     fn remove_many(&self, py: Python<'_>, labels: Vec<i64>) -> usize {
         py.detach(|| self.write(|memory| labels.iter().filter(|label| memory.remove(**label)).count()))
     }
 
+    /// The labels and scores of the nearest, nearest first and equal ones by label; among `allowed`, if it is given.
     #[pyo3(signature = (vector, k, allowed = None))]
     fn nearest(&self, py: Python<'_>, vector: &[u8], k: usize, allowed: Option<Vec<i64>>) -> PyResult<Found> {
         let vector = floats(vector)?;
         Ok(pairs(py.detach(|| self.read(|memory| memory.nearest(&vector, k, allowed.as_deref())))?))
     }
 
+    /// The labels and BM25 scores of the texts with a word of the query, best first; among `allowed`, if it is given.
     #[pyo3(signature = (query, k, allowed = None))]
     fn matching(&self, py: Python<'_>, query: &Bound<'_, PyString>, k: usize, allowed: Option<Vec<i64>>) -> Found {
         let query = query.to_string_lossy();
         pairs(py.detach(|| self.read(|memory| memory.matching(&query, k, allowed.as_deref()))))
     }
 
+    /// Floats in each vector; 0 where there is none.
     #[getter]
     fn dims(&self) -> usize {
         self.read(|memory| memory.vectors().dims())

@@ -39,9 +39,13 @@ enum Source {
 #[pyclass(frozen, get_all, eq, module = "holdall")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct CacheInfo {
+    /// Counts that were remembered.
     hits: u64,
+    /// Counts that had to be made.
     misses: u64,
+    /// Texts remembered now.
     entries: u64,
+    /// Memory that they hold.
     bytes: u64,
 }
 
@@ -60,11 +64,13 @@ impl Tokenizer {
         Ok(Self::made(tokens::encoding(name)?, Source::Encoding(name.to_owned())))
     }
 
+    /// Take the encoding of an OpenAI model, for example "gpt-4o", "openai/gpt-5-mini" or "ft:gpt-4.1:org".
     #[classmethod]
     fn for_model(_class: &Bound<'_, PyType>, name: &str) -> Result<Self> {
         Self::new(tokens::encoding_of_model(name)?)
     }
 
+    /// Count as a `tiktoken.Encoding` does by `encode_ordinary`.
     #[classmethod]
     fn from_tiktoken(_class: &Bound<'_, PyType>, encoding: &Bound<'_, PyAny>) -> PyResult<Self> {
         let count = encoding.getattr("encode_ordinary").map_err(|_| {
@@ -84,6 +90,7 @@ impl Tokenizer {
         Ok(Self::made(counter, Source::Tiktoken(encoding.clone().unbind())))
     }
 
+    /// Count with a function of the caller's, which must give the same number for the same text.
     #[classmethod]
     #[pyo3(signature = (count, margin = 0.0))]
     fn from_callable(_class: &Bound<'_, PyType>, count: &Bound<'_, PyAny>, margin: f64) -> PyResult<Self> {
@@ -97,10 +104,12 @@ impl Tokenizer {
         Ok(Self::made(Arc::new(counter), Source::Callable(count.clone().unbind())))
     }
 
+    /// Tokens of `text`. From 2 KiB on the GIL is released.
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<u64> {
         self.count_text(py, text)
     }
 
+    /// Tokens of each text, in order; long work is shared by all cores, with the GIL released.
     fn count_many(&self, py: Python<'_>, texts: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
         if texts.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("texts must be an iterable of str, not one str; use count"));
@@ -128,11 +137,13 @@ impl Tokenizer {
         Ok(counts.into_iter().flatten().collect())
     }
 
+    /// Whether `text` has at most `limit` tokens; stops counting as soon as that is sure.
     fn fits(&self, py: Python<'_>, text: &Bound<'_, PyString>, limit: &Bound<'_, PyAny>) -> PyResult<bool> {
         let limit = limit_of(limit)?;
         self.run(py, &text_of(text)?, |counter, text| counter.fits(text, limit))
     }
 
+    /// The longest prefix of `text` with at most `limit` tokens.
     fn cut<'py>(
         &self,
         py: Python<'py>,
@@ -152,6 +163,7 @@ impl Tokenizer {
         Ok(text.get_item(PySlice::new(py, 0, n_chars.cast_signed(), 1))?.cast_into::<PyString>()?)
     }
 
+    /// Name of the encoding, or of the function.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         match &self.source {
@@ -165,11 +177,13 @@ impl Tokenizer {
         }
     }
 
+    /// Safety share, 0 for exact counters.
     #[getter]
     fn margin(&self) -> f64 {
         self.counter.margin()
     }
 
+    /// How the memory of counts has served since it was made or cleared.
     fn cache_info(&self) -> CacheInfo {
         let Figures { hits, misses, entries, bytes } = self.counter.figures();
         let (seen_hits, strings, characters) = self.seen.figures();
@@ -177,6 +191,7 @@ impl Tokenizer {
         CacheInfo { hits: hits + seen_hits, misses, entries, bytes: bytes + held }
     }
 
+    /// Forget all counts.
     fn cache_clear(&self) {
         self.seen.clear();
         self.counter.clear();

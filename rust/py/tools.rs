@@ -236,11 +236,13 @@ impl ToolSet {
         self.given.objects.len()
     }
 
+    /// The name of each tool, in order.
     #[getter]
     fn names(&self) -> Vec<String> {
         self.given.set.iter().map(|tool| tool.name().to_owned()).collect()
     }
 
+    /// Relevance of each tool to the query: BM25 over names (three times), descriptions, parameters and enums.
     fn scores(&self, query: &Bound<'_, PyString>) -> PyResult<Vec<f64>> {
         Ok(self.given.set.scores(&Terms::of(&text_of(query)?)))
     }
@@ -262,21 +264,25 @@ struct ToolsResult {
 
 #[pymethods]
 impl ToolsResult {
+    /// In the order and format they came in. Those in full are the objects that were given; the others are new.
     #[getter]
     fn tools(&self, py: Python<'_>) -> Py<PyList> {
         self.tools.clone_ref(py)
     }
 
+    /// What they cost: 12 once, and for each tool 7 and the tokens of its compact JSON; 0 for no tools.
     #[getter]
     const fn tokens(&self) -> u64 {
         self.fit.tokens
     }
 
+    /// What they were allowed to cost.
     #[getter]
     const fn budget(&self) -> u64 {
         self.budget
     }
 
+    /// What is in: index into the tools given, "full" or "shortened", and tokens.
     #[getter]
     fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let class = py.import("holdall.context.report")?.getattr("Kept")?;
@@ -291,6 +297,7 @@ impl ToolsResult {
         PyTuple::new(py, rows)
     }
 
+    /// What is not: index, tokens in full, and "over_budget" or "too_large".
     #[getter]
     fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let class = py.import("holdall.context.report")?.getattr("Dropped")?;
