@@ -64,7 +64,7 @@ impl Tokenizer {
         Ok(Self::made(tokens::encoding(name)?, Source::Encoding(name.to_owned())))
     }
 
-    /// Take the encoding of an OpenAI model, for example "gpt-4o", "openai/gpt-5-mini" or "ft:gpt-4.1:org".
+    /// Take the encoding of a model, for example "gpt-4o", "openai/gpt-5-mini" or "ft:gpt-4.1:org".
     #[classmethod]
     fn for_model(_class: &Bound<'_, PyType>, name: &str) -> Result<Self> {
         Self::new(tokens::encoding_of_model(name)?)

@@ -297,7 +297,7 @@ impl ToolsResult {
         PyTuple::new(py, rows)
     }
 
-    /// What is not: index, tokens in full, and "over_budget" or "too_large".
+    /// What is not: index, tokens in full, and `over_budget` or `too_large`.
     #[getter]
     fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let class = py.import("holdall.context.report")?.getattr("Dropped")?;
