@@ -22,7 +22,7 @@ STEPS = (10, 100, 1000)
 TIMED = 30
 ROUNDS = 2
 STORED_STEPS = 500
-UPDATES = 100
+UPDATES = 300
 CONTENTION_ROUNDS = 3
 WORDS = ["".join(random.Random(n).choice("aeioubcdfghklmnprstvw") for _ in range(2 + n % 9)) for n in range(3000)]
 
