@@ -38,13 +38,7 @@ from tests.servers.redis import Cluster, Node, Sentinels, redis_program, valkey_
 
 HEAD = Blob("msgpack", b"\x80")
 # After a failover on a busy machine redis-py's cluster client was seen to leave connections to the collector.
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings(
-        "ignore:Exception ignored in. <function StreamWriter:pytest.PytestUnraisableExceptionWarning"
-    ),
-]
+pytestmark = [pytest.mark.redis, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
 @pytest.fixture
