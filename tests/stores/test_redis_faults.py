@@ -10,6 +10,7 @@ import itertools
 import os
 import secrets
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ from tests.servers.redis import Cluster, Node, Sentinels, redis_program, valkey_
 
 HEAD = Blob("msgpack", b"\x80")
 # After a failover on a busy machine redis-py's cluster client was seen to leave connections to the collector.
-pytestmark = [pytest.mark.redis, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+_LEFT = r"ignore:Exception ignored in. <(socket\.socket|function (StreamWriter|AbstractConnection|_SelectorTransport)\.__del__)"
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.filterwarnings(f"{_LEFT}:pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture
@@ -458,8 +463,9 @@ async def test_replicas_are_waited_for(sentinel_server: Sentinels, namespace: st
     await store.aclose()
 
 
-async def test_a_repeat_waits_for_the_replicas_too(namespace: str):
-    """Over whatever connection it comes: answered from memory, it is acknowledged once the replicas have what it repeats."""
+@contextlib.contextmanager
+def linked() -> Iterator[tuple[Node, subprocess.Popen[bytes]]]:
+    """A master that has a replica, and the replica's process, to be stopped."""
     master = Node(valkey_program(), config="repl-diskless-sync-delay 0\n")
     replica = Node(valkey_program(), config=f"replicaof 127.0.0.1 {master.port}\n")
     try:
@@ -467,6 +473,15 @@ async def test_a_repeat_waits_for_the_replicas_too(namespace: str):
             wait_until("the replica is linked", lambda: client.info("replication")["master_link_status"] == "up")
         process = replica.server.process
         assert process is not None
+        yield master, process
+    finally:
+        replica.stop()
+        master.stop()
+
+
+async def test_a_repeat_waits_for_the_replicas_too(namespace: str):
+    """Over whatever connection it comes: answered from memory, it is acknowledged once the replicas have what it repeats."""
+    with linked() as (master, process):
         options: dict[str, Any] = {"namespace": namespace, "wait_replicas": 1, "timeout_s": 1.0}
         async with contextlib.aclosing(RedisStore(master.url, **options)) as store:
             await store.write("k", HEAD, expected=ABSENT, ttl_s=60)
@@ -478,9 +493,6 @@ async def test_a_repeat_waits_for_the_replicas_too(namespace: str):
                 await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")
             os.kill(process.pid, signal.SIGCONT)
             assert (await store.write("k", HEAD, expected=None, ttl_s=60, op_id="once")).number == 2
-    finally:
-        replica.stop()
-        master.stop()
 
 
 async def test_cluster_writes_wait_for_replicas(namespace: str):
@@ -693,13 +705,7 @@ async def test_a_record_is_found_after_a_failover_of_its_index(namespace: str):
 
 async def test_an_entry_is_removed_once_replicas_know_that_it_must_be_entered_again(namespace: str):
     """The epoch says so. Lost in a failover, the entry of a record that is written then would be removed all the same."""
-    master = Node(valkey_program(), config="repl-diskless-sync-delay 0\n")
-    replica = Node(valkey_program(), config=f"replicaof 127.0.0.1 {master.port}\n")
-    try:
-        with replica.client() as client:
-            wait_until("the replica is linked", lambda: client.info("replication")["master_link_status"] == "up")
-        process = replica.server.process
-        assert process is not None
+    with linked() as (master, process):
         store = RedisStore(master.url, namespace=namespace, wait_replicas=1, timeout_s=1.0)
         await store._index.add("k", {"user_id": "u"}, None, None)
         index = store._index.index_key("user_id", "u")
@@ -710,9 +716,6 @@ async def test_an_entry_is_removed_once_replicas_know_that_it_must_be_entered_ag
         assert await found(store, user_id="u") == []
         assert await store._link.client.zcard(index) == 0
         await store.aclose()
-    finally:
-        replica.stop()
-        master.stop()
 
 
 async def test_rediss_is_redis_through_tls(tmp_path: Path, namespace: str):
