@@ -5,11 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 use pyo3::PyTypeInfo;
-use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
 use super::content::{check_content, own_content, part_text, shown};
 use super::counts::Counts;
@@ -194,15 +193,8 @@ impl ContextItem {
         Ok(text)
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
-        let py = other.py();
-        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
-        let same = self.same(py, other.get())?;
-        Ok(match op {
-            CompareOp::Eq => PyBool::new(py, same).to_owned().into_any().unbind(),
-            CompareOp::Ne => PyBool::new(py, !same).to_owned().into_any().unbind(),
-            _ => py.NotImplemented(),
-        })
+    fn __eq__(&self, other: &Bound<'_, Self>) -> PyResult<bool> {
+        self.same(other.py(), other.get())
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<u64> {

@@ -2,9 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple};
 
 use super::content::{is_blank, shown};
 use super::counts::Counts;
@@ -58,15 +57,8 @@ impl Rendition {
         Ok(format!("Rendition({text}, fidelity={fidelity})"))
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
-        let py = other.py();
-        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
-        let same = self.same(py, other.get())?;
-        Ok(match op {
-            CompareOp::Eq => PyBool::new(py, same).to_owned().into_any().unbind(),
-            CompareOp::Ne => PyBool::new(py, !same).to_owned().into_any().unbind(),
-            _ => py.NotImplemented(),
-        })
+    fn __eq__(&self, other: &Bound<'_, Self>) -> PyResult<bool> {
+        self.same(other.py(), other.get())
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<u64> {

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::index::term_of;
 use super::split::{Scratch, finish};
+use crate::tokens::masks::padded;
 
 /// 256 KB: within a core's second cache, with room for the common words of a long conversation or 500 tools.
 const BITS: u32 = 13;
@@ -112,14 +113,6 @@ const MASKS: [u128; LONGEST + 1] = {
 };
 /// The bit in each byte that tells lower case from upper.
 const LOWER: u128 = u128::MAX / 0xff * 0x20;
-
-fn padded(rest: &[u8]) -> [u8; LONGEST] {
-    let mut chunk = [0; LONGEST];
-    for (to, from) in chunk.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    chunk
-}
 
 /// The first 16 bytes of a word as a number. From loads that overlap, since a loop over its bytes costs more than all the rest
 /// of looking it up.

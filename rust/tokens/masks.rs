@@ -52,9 +52,9 @@ impl Masks {
 
 /// Fewer bytes than are read together, with zeros after them.
 #[inline]
-pub(crate) fn padded(rest: &[u8]) -> [u8; WIDTH] {
-    let mut chunk = [0; WIDTH];
-    let n = rest.len().min(WIDTH);
+pub(crate) fn padded<const N: usize>(rest: &[u8]) -> [u8; N] {
+    let mut chunk = [0; N];
+    let n = rest.len().min(N);
     chunk[..n].copy_from_slice(&rest[..n]);
     chunk
 }

@@ -71,6 +71,11 @@ impl Place {
     pub(super) fn start(n: usize) -> Self {
         Self { id: n as u64, slot: 0 }
     }
+
+    #[inline]
+    pub(super) fn slot(self) -> u8 {
+        self.slot
+    }
 }
 
 /// The words of a key that a text begins with.
@@ -218,12 +223,5 @@ impl Table {
         let step = self.steps.get_mut(usize::from(place.slot))?;
         step.template = made;
         (!made.is_null()).then_some(made)
-    }
-}
-
-impl Place {
-    #[inline]
-    pub(super) fn slot(self) -> u8 {
-        self.slot
     }
 }

@@ -91,9 +91,7 @@ impl Layout {
             made.cast()
         }
     }
-}
 
-impl Layout {
     /// The characters of a `str` that are ASCII and stand right behind its header; None where they are others, or elsewhere.
     ///
     /// # Safety
