@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -37,3 +39,11 @@ def test_imports_run_one_way(folder: str, above: str) -> None:
     known = modules(ROOT / folder, ROOT / above)
     assert len(known) > 20
     TopologicalSorter({name: needed(path, known) - {name} for name, path in known.items()}).prepare()
+
+
+def test_importing_holdall_brings_nothing_that_only_some_of_it_needs():
+    code = (
+        "import sys, holdall; print([m for m in ('asyncio', 'dataclasses', 'inspect', 'sqlite3') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -20,7 +20,6 @@ from holdall._native import (
     extractive_summary,
     fit_tools,
 )
-from holdall.context.manager import ContextWindowManager, Window
 from holdall.context.packer import ContextWindowPacker
 from holdall.context.report import Calibration, Dropped, Kept
 from holdall.errors import (
@@ -46,6 +45,7 @@ from holdall.errors import (
 )
 
 if TYPE_CHECKING:
+    from holdall.context.manager import ContextWindowManager, Window
     from holdall.durable.advise import Advice, Workload, advise
     from holdall.durable.backends import (
         DynamoSessionStore,
@@ -79,10 +79,11 @@ if TYPE_CHECKING:
     from holdall.stores.dynamodb_lock import DynamoLock
     from holdall.stores.redis_lock import RedisLock
 
-# Imported on first use: `import holdall` brings neither asyncio nor a driver.
+# Imported on first use: `import holdall` brings neither asyncio nor dataclasses nor a driver.
 _LAZY = {
     "Advice": "holdall.durable.advise",
     "CheckpointManager": "holdall.durable.checkpoint",
+    "ContextWindowManager": "holdall.context.manager",
     "ConversationThread": "holdall.durable.thread",
     "DynamoLock": "holdall.stores.dynamodb_lock",
     "DynamoSessionStore": "holdall.durable.backends",
@@ -114,6 +115,7 @@ _LAZY = {
     "ToolResultCache": "holdall.durable.tool_cache",
     "TtlPolicies": "holdall.durable.ttl",
     "UserProfileStore": "holdall.durable.profiles",
+    "Window": "holdall.context.manager",
     "Workload": "holdall.durable.advise",
     "advise": "holdall.durable.advise",
     "delete_user": "holdall.durable.erase",
