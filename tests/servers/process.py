@@ -18,22 +18,27 @@ HOST = "127.0.0.1"
 
 
 def free_port(*, below: int = 65536) -> int:
-    """Return a port that is free now; `below` leaves room for servers that use a second one above it."""
+    """Return a port that is free now; `below` leaves room for servers that use a second one, so far above it that it just fits."""
+    above = 65536 - below
     for _ in range(200):
         with socket.socket() as listener:
             listener.bind((HOST, 0))
             port = listener.getsockname()[1]
-        if port < below:
-            return port
-        # the ephemeral range may lie above: pick below it
-        port = 20_000 + (port * 7919 + time.time_ns()) % (below - 20_000)
-        with socket.socket() as listener:
-            try:
-                listener.bind((HOST, port))
-            except OSError:
-                continue
+        if port >= below:
+            # the ephemeral range may lie above: pick below it
+            port = 20_000 + (port * 7919 + time.time_ns()) % (below - 20_000)
+        if _is_free(port) and (not above or _is_free(port + above)):
             return port
     raise RuntimeError("no free port")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def wait_until(what: str, is_so: Callable[[], bool], *, seconds: float = 30.0) -> None:

@@ -38,12 +38,7 @@ from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.redis import Cluster, Node, Sentinels, redis_program, valkey_program
 
 HEAD = Blob("msgpack", b"\x80")
-# After a failover on a busy machine redis-py's cluster client was seen to leave connections to the collector.
-_LEFT = r"ignore:Exception ignored in. <(socket\.socket|function (StreamWriter|AbstractConnection|_SelectorTransport)\.__del__)"
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.filterwarnings(f"{_LEFT}:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.redis
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError, TornRecordError
 from holdall.stores import keys, lost
@@ -15,15 +13,17 @@ from holdall.stores.urls import unreadable
 
 try:
     from redis import exceptions
-    from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel
-    from redis.asyncio.cluster import ClusterNode
+    from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
     from redis.asyncio.connection import UnixDomainSocketConnection, parse_url
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
 except ImportError as exc:
     raise ImportError("RedisStore needs an extra: pip install 'holdall[redis]'") from exc
 
+from holdall.stores.redis_cluster import send_all, use_kind
+from holdall.stores.redis_connection import Connections
 from holdall.stores.redis_lane import CONNECTING, Lanes
+from holdall.stores.redis_sentinel import Sentinels, from_sentinels
 
 _T = TypeVar("_T")
 
@@ -64,9 +64,10 @@ class RedisLink:
         self._connect = connect
         # the pools of Cluster and Sentinel clients refuse what they have no connection for: calls wait here instead
         self._slots = asyncio.Semaphore(max_connections)
-        self._sentinel: Any | None = None
+        self._sentinels: Sentinels | None = None
         # for one server, where the client is ours
         self._lanes: Lanes | None = None
+        self._connections = Connections()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self.has_driver_retries = client is not None and _check_client(client) > 0
@@ -96,7 +97,8 @@ class RedisLink:
         loop = asyncio.get_running_loop()
         if self._loop is not loop and self._owns_client:
             if self._loop is not None and self._loop.is_closed():
-                self._client = self._lanes = self._sentinel = None
+                self._client = self._lanes = self._sentinels = None
+                self._connections = Connections()
                 self._slots = asyncio.Semaphore(self._max_connections)
             self._loop = loop
 
@@ -111,15 +113,21 @@ class RedisLink:
         tls, _, kind = scheme.rpartition("+")
         if kind == "cluster" and tls in ("redis", "rediss"):
             # 0: a moved slot is noted alone; the default closes every connection, also those with calls under way
-            return RedisCluster.from_url(
+            client = RedisCluster.from_url(
                 f"{tls}://{rest}", max_connections=2 * self._max_connections, reinitialize_steps=0, **common
             )
+            use_kind(client, self._connections.kind)
+            return client
         if kind == "sentinel" and tls in ("redis", "rediss"):
-            return self._from_sentinels(url, common | ({"ssl": True} if tls == "rediss" else {}))
+            common |= {"ssl": True} if tls == "rediss" else {}
+            self._sentinels, master = from_sentinels(
+                url, common, kind=self._connections.kind, max_connections=2 * self._max_connections
+            )
+            return master
         pool = BlockingConnectionPool.from_url(
             url, max_connections=self._max_connections, timeout=self._timeout_s, **common
         )
-        pool.connection_class = _packing(pool.connection_class)
+        pool.connection_class = self._connections.kind(pool.connection_class)
         # fields that the driver does not know are met here, and not by the first call
         pool.connection_class(**pool.connection_kwargs)
         options = {**parse_url(url), **self._connect}
@@ -127,33 +135,6 @@ class RedisLink:
             del options["connection_class"]
         self._lanes = Lanes.of(pool, options, timeout_s=self._timeout_s)
         return Redis.from_pool(pool)
-
-    def _from_sentinels(self, url: str, common: dict[str, Any]) -> Any:
-        parts = urlsplit(url)
-        credentials, _, hosts = parts.netloc.rpartition("@")
-        username, _, password = credentials.partition(":")
-        service, _, db = parts.path.strip("/").partition("/")
-        if not service:
-            raise ArgumentError("a Sentinel URL names the service: redis+sentinel://host:26379,host:26379/SERVICE/DB")
-        sentinels = []
-        for host in hosts.split(","):
-            name, _, port = host.rpartition(":") if ":" in host else (host, "", "26379")
-            sentinels.append((name.strip("[]"), int(port)))
-        extra = dict(parse_qsl(parts.query))
-        own = {
-            name.removeprefix("sentinel_"): extra[name]
-            for name in ("sentinel_username", "sentinel_password")
-            if name in extra
-        }
-        self._sentinel = Sentinel(sentinels, sentinel_kwargs=common | own)  # type: ignore[no-untyped-call]
-        return self._sentinel.master_for(
-            service,
-            db=int(db or 0),
-            username=unquote(username) or None,
-            password=unquote(password) or None,
-            max_connections=2 * self._max_connections,
-            **common,
-        )
 
     async def run(self, name: str, slot_keys: Sequence[bytes], args: Sequence[Any]) -> Any:
         """Call a script by its hash, or by its text where the server does not have it yet."""
@@ -218,13 +199,7 @@ class RedisLink:
         """Send commands over one connection; return the replies to the first and the last, 0 if one after the first failed."""
         client = self.client
         if isinstance(client, RedisCluster):
-            await client.initialize()
-            try:
-                return await self._all_at(client, key, command, *more)
-            except exceptions.MovedError:
-                # the slot is elsewhere now, and nothing was done; the client learns where from a plain call
-                await client.execute_command("EXISTS", key)
-                return await self._all_at(client, key, command, *more)
+            return await send_all(client, key, command, *more)
         pipe = client.pipeline(transaction=False)
         for one in (command, *more):
             pipe.execute_command(*one)
@@ -232,26 +207,6 @@ class RedisLink:
         if isinstance(reply, Exception):
             raise reply
         return reply, 0 if any(isinstance(one, Exception) for one in rest) else int(rest[-1])
-
-    async def _all_at(
-        self, client: RedisCluster, key: bytes, command: tuple[Any, ...], *more: tuple[Any, ...]
-    ) -> tuple[Any, int]:
-        """Send commands to the node that has a key."""
-        node: ClusterNode = cast("ClusterNode", client.get_node_from_key(cast("str", key)))
-        connection = node.acquire_connection()
-        last: Any = 0
-        try:
-            await connection.send_packed_command(connection.pack_command(*command))
-            reply = await node.parse_response(connection, "EVALSHA")
-            with contextlib.suppress(exceptions.ResponseError):
-                for one in more:
-                    last = 0
-                    await connection.send_packed_command(connection.pack_command(*one))
-                    last = await node.parse_response(connection, "WAIT")
-        finally:
-            # older redis-py has no method for it
-            getattr(node, "release", node._free.append)(connection)  # noqa: SLF001
-        return reply, int(last)
 
     async def call(self, operation: str, work: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
         """Run `work`, once more after a lost connection if it is repeatable, or was not sent.
@@ -289,7 +244,7 @@ class RedisLink:
         """Close the connections to one server that no call is under way on."""
         if self._lanes is not None:
             await self._lanes.aclose()
-        if self._owns_client and self._sentinel is None and isinstance(self._client, Redis):
+        if self._owns_client and self._sentinels is None and isinstance(self._client, Redis):
             await self._client.connection_pool.disconnect(inuse_connections=False)
 
     async def walk(self, names: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -310,28 +265,9 @@ class RedisLink:
             await self._lanes.end()
         if self._owns_client and self._client is not None:
             await self._client.aclose()
-            if isinstance(self._client, RedisCluster):
-                # aclose leaves them open while the client waits to learn the topology anew
-                for node in self._client.get_nodes():
-                    await node.disconnect()
-            for sentinel in () if self._sentinel is None else self._sentinel.sentinels:
-                await sentinel.aclose()
-
-
-def _packing(kind: type[Any]) -> type[Any]:
-    """Return the class of connections that packs a command in C where hiredis is there: 2 us for a write, and not 13."""
-    try:
-        from hiredis import pack_command
-    except ImportError:
-        return kind
-
-    def packed(_connection: Any, *args: Any) -> list[bytes]:
-        name = args[0]
-        # as the driver would: a command of two words is two arguments
-        words = name.split() if isinstance(name, str | bytes) else [name]
-        return [pack_command((*words, *args[1:]))]
-
-    return type(f"Packing{kind.__name__}", (kind,), {"pack_command": packed})
+            if self._sentinels is not None:
+                await self._sentinels.aclose()
+            await self._connections.aclose()
 
 
 def _was_never_sent(error: BaseException) -> bool:
