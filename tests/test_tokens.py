@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import tiktoken
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdall import Tokenizer
+from holdall import Tokenizer, count_messages
 
 NAMES = ["o200k_base", "cl100k_base"]
 TOKENIZERS = {name: Tokenizer(name) for name in NAMES}
@@ -153,6 +154,48 @@ def test_cut_of_long_runs_is_the_longest_prefix(tiktoken_encoding, name: str, pa
     assert len(encoding.encode_ordinary(found)) <= limit
     for n in range(len(found) + 1, len(text) + 1):
         assert tokenizer.count(text[:n]) > limit
+
+
+# Parts of a text that is long and hard enough for all cores.
+hard_parts = st.tuples(
+    st.sampled_from(
+        ["abcdefghijklmnopqrstuvwxyz", "abcd", "abcXYZ09", "qxzjé\u0301中文字あ", "的一是不了人我在有他这"]
+    ),
+    st.sampled_from([None, 2, 9, 300]),
+    st.integers(0, 2**32),
+).map(lambda drawn: hard_part(*drawn))
+
+
+def hard_part(alphabet: str, word: int | None, seed: int) -> str:
+    """40 KB of letters, as one word or as words of up to so many."""
+    rng = random.Random(seed)
+    letters = rng.choices(alphabet, k=40_000 // max(len(alphabet.encode()) // len(alphabet), 1))
+    if word is None:
+        return "".join(letters)
+    spaces = range(0, len(letters), word)
+    return " ".join("".join(letters[at : at + rng.randint(1, word)]) for at in spaces)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    parts=st.lists(hard_parts, min_size=4, max_size=6),
+    seams=st.lists(texts, min_size=5, max_size=5),
+    limit=st.integers(),
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_long_texts_count_alike_on_all_cores(
+    tiktoken_encoding, name: str, parts: list[str], seams: list[str], limit: int
+) -> None:
+    text = "".join(part + seam for part, seam in zip(parts, [*seams, ""], strict=False))
+    expected = len(tiktoken_encoding(name).encode_ordinary(text))
+    fresh = Tokenizer(name)
+    assert fresh.count(text) == expected
+    fresh.cache_clear()
+    limit = expected + limit % 5 - 2
+    assert fresh.fits(text, limit) == (expected <= limit)
+    assert fresh.count_many(["a", text, text + " a"])[1] == expected
+    message = {"role": "user", "content": text}
+    assert count_messages([message], tokenizer=Tokenizer(name)) == count_messages([message], tokenizer=fresh)
 
 
 @given(text=texts, limit=st.integers(0, 60))

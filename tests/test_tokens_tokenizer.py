@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import random
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -220,6 +222,13 @@ def test_any_other_encoding_counts_as_it_does(pattern: str, text: str) -> None:
     assert tokenizer.count(text) == len(encoding.encode_ordinary(text))
 
 
+def test_a_long_piece_of_another_encoding_counts_as_it_does() -> None:
+    encoding = custom(r"[a-z\xe9]+|[^a-z]", BYTES | {token: 256 + n for n, token in enumerate(MERGES)})
+    rng = random.Random(5)
+    text = "".join(rng.choices("theingaésqx", k=150_000)) + "a" * 100_000 + " the end"
+    assert Tokenizer.from_tiktoken(encoding).count(text) == len(encoding.encode_ordinary(text))
+
+
 @given(
     merges=st.lists(
         st.binary(min_size=2, max_size=6).map(lambda token: bytes(97 + byte % 3 for byte in token)),
@@ -305,6 +314,23 @@ def test_threads_share_one_tokenizer() -> None:
         assert all(found == expected * 2 for found in pool.map(work, range(8)))
 
 
+def test_calls_at_once_share_the_cores() -> None:
+    """Long hard texts in many threads: each may start threads, none waits for another's, no count is lost."""
+    rng = random.Random(3)
+    spaced = [" " + "".join(rng.choices("qxzjkvwy", k=9)) for _ in range(24_000)]
+    piece = "".join(rng.choices("qxzjk", k=240_000))
+    hard = ["".join(spaced), piece]
+    expected = [sum(O200K.count(word) for word in spaced), O200K.count(piece)]
+    tokenizer = Tokenizer("o200k_base")
+
+    def work(_: int) -> list[int]:
+        tokenizer.cache_clear()
+        return tokenizer.count_many(hard)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(found == expected for found in pool.map(work, range(24)))
+
+
 # -- other processes ---------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +344,30 @@ def test_copies_count_alike(tokenizer: Tokenizer) -> None:
 def test_a_tokenizer_goes_to_another_process() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         assert pool.submit(O200K.count, "hello world").result() == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_amid_counts_counts_on() -> None:
+    """Threads of the parent are not the child's: it neither waits for them nor takes them for running."""
+    text = "".join(random.Random(4).choices("qxzjkvwy", k=400_000))
+    expected = O200K.count(text)
+    stop = threading.Event()
+
+    def keep_counting() -> None:
+        tokenizer = Tokenizer("o200k_base")
+        while not stop.is_set():
+            tokenizer.count(text)
+            tokenizer.cache_clear()
+
+    thread = threading.Thread(target=keep_counting)
+    thread.start()
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+            assert list(pool.map(Tokenizer("o200k_base").count, [text] * 3)) == [expected] * 3
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_it_is_exported() -> None:

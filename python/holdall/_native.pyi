@@ -75,7 +75,13 @@ class Tokenizer:
         """
 
     def count(self, text: str) -> int:
-        """Tokens of `text`. From 2 KiB on the GIL is released."""
+        """Tokens of `text`. From 2 KiB on the GIL is released.
+
+        Ordinary text is counted on the thread that calls: a megabyte takes 2 ms. Threads of its own join in only where 128 KiB or
+        more must be merged byte by byte: a piece of that length without a place to cut it (letters without spaces), or that much
+        text of unknown words, as what is left promises by what was read. They are at most one for each other processor that the
+        process may use, for all calls together, and end with the call; `taskset -c 0` and the like leave none.
+        """
 
     def count_many(self, texts: Iterable[str]) -> list[int]:
         """Tokens of each text, in order; long work is shared by all cores, with the GIL released."""

@@ -18,7 +18,6 @@ mod shared_keys;
 mod small_read;
 mod small_write;
 mod state;
-mod str_header;
 mod text;
 mod unread;
 

@@ -104,7 +104,7 @@ impl Tokenizer {
         Ok(Self::made(Arc::new(counter), Source::Callable(count.clone().unbind())))
     }
 
-    /// Tokens of `text`. From 2 KiB on the GIL is released.
+    /// Tokens of `text`. From 2 KiB on the GIL is released; long text that is hard to merge is shared by all cores.
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<u64> {
         self.count_text(py, text)
     }

@@ -29,40 +29,75 @@ pub(super) struct Backtrack<'a> {
     /// One bit per position after which nothing goes on.
     dead: Vec<u64>,
     window: Window,
+    /// Guesses to make yet.
+    guesses: u32,
+    /// Where none is worth while before.
+    guess_from: usize,
+    /// How many steps lately met tokens that do not fit.
+    trouble: u32,
 }
 
 impl<'a> Backtrack<'a> {
     /// Encode `text` with a vocabulary that is ordered.
     pub(super) fn new(vocabulary: &'a Vocabulary, text: &'a [u8]) -> Self {
-        let tokens = Vec::with_capacity(text.len() / 2);
-        Self { vocabulary, text, tokens, at: 0, dead: vec![0; text.len() / 64 + 1], window: Window::new() }
+        let (tokens, dead) = (Vec::with_capacity(text.len() / 2), vec![0; text.len() / 64 + 1]);
+        let window = Window::new();
+        let mut made = Self { vocabulary, text, tokens, at: 0, dead, window, guesses: 0, guess_from: 0, trouble: 0 };
+        made.guesses = if made.is_latin() { GUESSES } else { 0 };
+        made
     }
 
     /// The tokens.
     pub(super) fn run(mut self) -> Vec<Id> {
-        // Guesses to make yet, where none is worth while before, and steps that lately met tokens that do not fit.
-        let (mut guesses, mut guess_from, mut trouble) = (if self.is_latin() { GUESSES } else { 0 }, 0, 0);
-        while self.at < self.text.len() {
-            if guesses > 0 && self.at >= guess_from {
-                guesses -= 1;
-                // Never again from here or close by, which bounds the number of guesses.
-                guess_from = self.at + UNSURE;
-                self.guess();
-                continue;
-            }
-            if let Some(misfits) = self.step() {
-                trouble = (trouble + 4 * misfits).saturating_sub(1);
-                if trouble > TROUBLE {
-                    (guesses, trouble) = (GUESSES, 0);
-                }
-            } else {
-                self.dead[self.at / 64] |= 1 << (self.at % 64);
-                // The first token can always go back to a single byte, so there is one to give up.
-                let Some(last) = self.tokens.pop() else { break };
-                self.at -= self.vocabulary.width(last);
+        while self.at < self.text.len() && self.go_on() {}
+        self.tokens
+    }
+
+    /// Go on from the last token before `start`, until what comes is `tokens`, which is what the text has from there when it is
+    /// encoded without what is before: that is where both have a token that starts in one place, and it stands beside the
+    /// last one here. Where they never meet, all up to where `tokens` end is encoded once more.
+    pub(super) fn join(&mut self, mut start: usize, tokens: &[Id]) {
+        // What is here was encoded without what comes after.
+        while self.at + UNSURE > start
+            && let Some(last) = self.tokens.pop()
+        {
+            self.at -= self.vocabulary.width(last);
+        }
+        let mut rest = tokens;
+        while let Some((&first, after)) = rest.split_first() {
+            if start < self.at {
+                start += self.vocabulary.width(first);
+                rest = after;
+            } else if start == self.at && self.is_beside(first) {
+                self.tokens.extend_from_slice(rest);
+                self.at += rest.iter().map(|&id| self.vocabulary.width(id)).sum::<usize>();
+                return;
+            } else if !self.go_on() {
+                return;
             }
         }
-        self.tokens
+    }
+
+    /// Add a token, or some, or take one away that nothing goes on after; false if there is none.
+    #[inline]
+    fn go_on(&mut self) -> bool {
+        if self.guesses > 0 && self.at >= self.guess_from {
+            self.guesses -= 1;
+            // Never again from here or close by, which bounds the number of guesses.
+            self.guess_from = self.at + UNSURE;
+            self.guess();
+        } else if let Some(misfits) = self.step() {
+            self.trouble = (self.trouble + 4 * misfits).saturating_sub(1);
+            if self.trouble > TROUBLE {
+                (self.guesses, self.trouble) = (GUESSES, 0);
+            }
+        } else {
+            self.dead[self.at / 64] |= 1 << (self.at % 64);
+            // The first token can always go back to a single byte, so there is one to give up.
+            let Some(last) = self.tokens.pop() else { return false };
+            self.at -= self.vocabulary.width(last);
+        }
+        true
     }
 
     /// Whether the start looks like words without spaces: ASCII, of which the first token is short.
@@ -118,7 +153,13 @@ impl<'a> Backtrack<'a> {
     /// Whether a token that ends at `end` can stand here.
     #[inline]
     fn fits(&self, id: Id, end: usize) -> bool {
-        !self.is_dead(end) && self.tokens.last().is_none_or(|&last| stand_together(self.vocabulary, last, id))
+        !self.is_dead(end) && self.is_beside(id)
+    }
+
+    /// Whether a token stands validly beside the last one.
+    #[inline]
+    fn is_beside(&self, id: Id) -> bool {
+        self.tokens.last().is_none_or(|&last| stand_together(self.vocabulary, last, id))
     }
 }
 

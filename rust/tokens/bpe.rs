@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::piece_cache::{PieceCache, Pool, Room, SHORT};
 use super::split::Split;
 use super::vocab::{Key, Vocabulary, key_at};
-use super::{Counter, cut, merge};
+use super::{Counter, cut, merge, spread};
 use crate::Result;
 
 /// Counts single pieces.
@@ -49,6 +49,14 @@ impl Pieces {
     }
 }
 
+/// How far a text is counted.
+struct Begun {
+    at: usize,
+    count: u64,
+    /// For the rest; 1 if there is none.
+    n_threads: usize,
+}
+
 /// Counts with one vocabulary and one way of cutting.
 pub(super) struct Bpe<S> {
     pieces: Pieces,
@@ -67,18 +75,30 @@ impl<S: Split> Bpe<S> {
 
     /// Tokens of `text`, or some number above `limit` as soon as that is sure.
     pub(super) fn count_up_to(&self, text: &[u8], limit: u64) -> u64 {
-        self.pieces.pool.with(|room| self.count_in(room, text, limit))
+        let begun = self.pieces.pool.with(|room| self.begin(room, text, limit));
+        self.finish(begun, text, limit)
     }
 
-    fn count_in(&self, Room { cache, ends }: &mut Room, text: &[u8], limit: u64) -> u64 {
-        let (mut at, mut count) = (0, 0);
-        while at < text.len() && count <= limit {
-            for &end in ends.find::<S>(text, at, (limit - count).saturating_add(1)) {
-                count += self.pieces.count(cache, text, at, end);
-                at = end;
+    /// Count on this thread, all or as much as tells that others should join in.
+    fn begin(&self, Room { cache, ends }: &mut Room, text: &[u8], limit: u64) -> Begun {
+        let mut begun = Begun { at: 0, count: 0, n_threads: 1 };
+        let merged_before = cache.merged;
+        while begun.at < text.len() && begun.count <= limit && begun.n_threads == 1 {
+            for &end in ends.find::<S>(text, begun.at, (limit - begun.count).saturating_add(1)) {
+                begun.count += self.pieces.count(cache, text, begun.at, end);
+                begun.at = end;
             }
+            begun.n_threads = spread::threads_for_rest(text, begun.at, cache.merged - merged_before);
         }
-        count
+        begun
+    }
+
+    /// All tokens of a text that was begun. Without a room of its own: each thread takes one.
+    fn finish(&self, Begun { at, count, n_threads }: Begun, text: &[u8], limit: u64) -> u64 {
+        if n_threads == 1 || count > limit {
+            return count;
+        }
+        count + spread::count_rest::<S>(&self.pieces, text, at, limit - count, n_threads)
     }
 
     /// Call `found` with each piece and its tokens until it says to stop.
@@ -103,10 +123,11 @@ impl<S: Split> Counter for Bpe<S> {
     }
 
     fn count_all(&self, texts: &[&str]) -> Result<Vec<u64>> {
-        Ok(self
-            .pieces
-            .pool
-            .with(|room| texts.iter().map(|text| self.count_in(room, text.as_bytes(), u64::MAX)).collect()))
+        let all = |room: &mut Room| -> Vec<Begun> {
+            texts.iter().map(|text| self.begin(room, text.as_bytes(), u64::MAX)).collect()
+        };
+        let begun = self.pieces.pool.with(all);
+        Ok(texts.iter().zip(begun).map(|(text, begun)| self.finish(begun, text.as_bytes(), u64::MAX)).collect())
     }
 
     fn fits(&self, text: &str, limit: u64) -> Result<bool> {

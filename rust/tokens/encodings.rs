@@ -28,13 +28,13 @@ pub(super) const CL100K_PATTERN: &str = concat!(
     r"\s++$|\s*[\r\n]|\s+(?!\S)|\s",
 );
 
-fn o200k() -> Result<Arc<Bpe<O200k>>> {
+pub(super) fn o200k() -> Result<Arc<Bpe<O200k>>> {
     static LOADED: OnceLock<Result<Arc<Bpe<O200k>>>> = OnceLock::new();
     let load = || Ok(Arc::new(Bpe::new(Vocabulary::unpack("o200k_base", O200K_PACKED, O200K_HASH)?, 1)));
     LOADED.get_or_init(load).clone()
 }
 
-fn cl100k() -> Result<Arc<Bpe<Cl100k>>> {
+pub(super) fn cl100k() -> Result<Arc<Bpe<Cl100k>>> {
     static LOADED: OnceLock<Result<Arc<Bpe<Cl100k>>>> = OnceLock::new();
     let load = || Ok(Arc::new(Bpe::new(Vocabulary::unpack("cl100k_base", CL100K_PACKED, CL100K_HASH)?, 2)));
     LOADED.get_or_init(load).clone()

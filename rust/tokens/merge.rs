@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::backtrack::Backtrack;
+use super::spread;
 use super::vocab::{Id, MAX_TOKENS, NONE, Vocabulary};
 
 /// Longest piece that is merged by scanning an array for its best pair; found by measurement.
@@ -20,7 +20,7 @@ pub(super) fn count(vocabulary: &Vocabulary, piece: &[u8]) -> u64 {
         _ if vocabulary.find(piece, 0, piece.len()).is_some() => 1,
         _ if piece.len() < SHORT => Parts::<SHORT>::new().encode(vocabulary, piece).len(),
         _ if piece.len() <= SMALL => Window::new().encode(vocabulary, piece).len(),
-        _ if vocabulary.backtracks() => Backtrack::new(vocabulary, piece).run().len() as u64,
+        _ if vocabulary.backtracks() => spread::encode(vocabulary, piece).len() as u64,
         _ => encode_long(vocabulary, piece).len() as u64,
     }
 }

@@ -16,6 +16,7 @@ mod pairs;
 mod pattern;
 mod piece_cache;
 mod split;
+mod spread;
 mod stretch;
 mod vocab;
 mod window;
@@ -77,3 +78,5 @@ pub trait Counter: Send + Sync {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_spread;

@@ -18,6 +18,8 @@ const N_LONG: usize = 1 << 9;
 pub(super) struct PieceCache {
     sets: Vec<Set>,
     long: Vec<Long>,
+    /// Bytes of the pieces that were counted and are not one token.
+    pub(super) merged: usize,
 }
 
 /// Keys with their counts (at most 15) in the top 4 bits, the newest first.
@@ -53,7 +55,7 @@ fn set_of(key: Key) -> usize {
 impl PieceCache {
     fn new() -> Self {
         let none = Long { length: 0, count: 0, bytes: [0; LONGEST] };
-        Self { sets: vec![Set([Key { low: 0, high: 0 }; 4]); SETS], long: vec![none; N_LONG] }
+        Self { sets: vec![Set([Key { low: 0, high: 0 }; 4]); SETS], long: vec![none; N_LONG], merged: 0 }
     }
 
     /// Tokens of the piece with this key, if it is one of the two newest of its set.
@@ -74,6 +76,7 @@ impl PieceCache {
             return count_in(set[1]);
         }
         let tokens = count();
+        self.merged += if tokens > 1 { (key.high >> 56) as usize } else { 0 };
         *set = [Key { high: key.high | tokens << 60, ..key }, set[0], set[1], set[2]];
         tokens
     }
@@ -83,6 +86,7 @@ impl PieceCache {
         let (Some(head), Some(tail), true) =
             (piece.first_chunk::<8>(), piece.last_chunk::<8>(), piece.len() <= LONGEST)
         else {
+            self.merged += piece.len();
             return count();
         };
         let ends = u64::from_le_bytes(*head).rotate_left(31) ^ u64::from_le_bytes(*tail);
@@ -92,6 +96,7 @@ impl PieceCache {
             return u64::from(slot.count);
         }
         let tokens = count();
+        self.merged += if tokens > 1 { piece.len() } else { 0 };
         slot.bytes[..piece.len()].copy_from_slice(piece);
         (slot.length, slot.count) = (piece.len() as u8, tokens as u8);
         tokens

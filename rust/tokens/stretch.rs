@@ -11,6 +11,7 @@
 use super::backtrack::{Backtrack, stand_together};
 use super::bpe::Bpe;
 use super::split::Split;
+use super::spread;
 use super::vocab::Id;
 
 /// Up to this many bytes every prefix is tried.
@@ -172,7 +173,7 @@ impl<'a, S: Split> Stretch<'a, S> {
             return at;
         }
         let vocabulary = &self.bpe.pieces().vocabulary;
-        let tokens = Backtrack::new(vocabulary, &self.text.as_bytes()[start..]).run();
+        let tokens = spread::encode(vocabulary, &self.text.as_bytes()[start..]);
         let mut end = start;
         let ends = tokens.iter().map(|&id| {
             end += vocabulary.width(id);

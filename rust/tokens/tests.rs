@@ -11,7 +11,7 @@ use super::split::{Cl100k, O200k, Split};
 use super::vocab::{MAX_TOKENS, NONE, Vocabulary};
 use super::{encoding, merge};
 
-fn count(name: &str, text: &str) -> u64 {
+pub(super) fn count(name: &str, text: &str) -> u64 {
     encoding(name).and_then(|counter| counter.count(text)).expect("embedded encodings count")
 }
 
@@ -75,7 +75,7 @@ fn class_table_is_that_of_the_regex_engine() {
 }
 
 /// Bytes over an alphabet of `letters`, from a fixed seed.
-fn noise(seed: u64, n: usize, letters: u64) -> Vec<u8> {
+pub(super) fn noise(seed: u64, n: usize, letters: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let next = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -169,7 +169,7 @@ proptest! {
 }
 
 /// Where the pieces of `text` end, one after the other.
-fn ends<S: Split>(text: &str) -> Vec<usize> {
+pub(super) fn ends<S: Split>(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;
     while at < text.len() {
@@ -207,7 +207,7 @@ fn patterns() -> &'static [fancy_regex::Regex; 2] {
 }
 
 /// One or two characters of each class, and what the alternatives begin, continue and end with.
-const ATOMS: [&str; 44] = [
+pub(super) const ATOMS: [&str; 44] = [
     "a", "Z", "é", "É", "ß", "ǅ", "ʰ", "ª", "カ", "中", "א", "\u{301}", "\u{903}", "1", "²", "Ⅷ", "٣", ".", "'", "\"",
     "/", "_", "😀", "\u{200b}", "\u{0}", " ", "  ", "\t", "\n", "\r\n", "\u{a0}", "\u{85}", "\u{2028}", "\u{3000}",
     "'s", "'S", "'ſ", "'K", "'ll", "'Ll", "'re", "'VE", "'d", "//",
