@@ -205,6 +205,40 @@ def test_a_dict_of_shared_keys_changes_as_any_other(keys, changes):
     assert all(list(other.items()) == [(key, [n]) for n, key in enumerate(keys)] for other in others)
 
 
+@pytest.mark.skipif(
+    sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14),
+    reason="keys are shared on CPython 3.11 to 3.13 alone",
+)
+@pytest.mark.parametrize("n", [1, 5, 6, 10])
+def test_keys_are_shared_where_the_layout_is_known(n):
+    """A dict with a table of its own takes 184 bytes or more, one that shares its keys a fixed part and a word for each value."""
+    usual = {f"key {at}": at for at in range(n)}
+    for _ in range(20):  # keys of one map may take each other's place at first
+        made = msgpack_decode(msgpack.packb([usual, usual]))
+    assert all(sys.getsizeof(one) == 64 + 8 * n < sys.getsizeof(usual) for one in made)
+
+
+def test_a_dict_of_shared_keys_may_be_a_namespace():
+    """Where the interpreter looks up names by the place where it found them the last time."""
+
+    class Thing:
+        pass
+
+    pairs = {f"name{n}": n for n in range(4)}
+    for _ in range(3):
+        thing, scope = Thing(), msgpack_decode(msgpack.packb(pairs))
+        thing.__dict__ = msgpack_decode(msgpack.packb(pairs))
+        for n in range(50):
+            assert (thing.name0, thing.name3) == (n, 3)
+            thing.name0 += 1
+            exec("name1 += 1\ndef read():\n    return name1 + name2", scope)  # noqa: S102 - a namespace is the point
+            assert scope["read"]() == scope["name1"] + 2 == n + 4
+        thing.other = 1
+        del thing.name2
+        assert list(vars(thing)) == ["name0", "name1", "name3", "other"]
+        assert dict(**thing.__dict__) == {"name0": 50, "name1": 1, "name3": 3, "other": 1}
+
+
 @given(SHALLOW.filter(depth), st.booleans())
 def test_the_collector_knows_what_it_has_to(value, frozen):
     def tracked(value: object) -> list[bool]:

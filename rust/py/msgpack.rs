@@ -18,6 +18,7 @@ mod shared_keys;
 mod small_read;
 mod small_write;
 mod state;
+mod str_header;
 mod text;
 mod unread;
 

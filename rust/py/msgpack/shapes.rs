@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use pyo3::ffi;
 
 use super::keys::KEYS;
-use super::shared_keys::{MAX_PAIRS, template};
+use super::shared_keys::{Layout, MAX_PAIRS, template};
 
 /// Longest encoded key that is followed: its one byte of header and its text.
 const MAX_ENCODED: usize = 32;
@@ -164,14 +164,14 @@ impl Shapes {
     ///
     /// The GIL is held; `slots` are those of all keys of a map, in order, and `place` is behind the last.
     #[inline]
-    pub(super) unsafe fn shared(&self, place: Place, slots: &[u8]) -> Option<*mut ffi::PyObject> {
+    pub(super) unsafe fn shared(&self, layout: &Layout, place: Place, slots: &[u8]) -> Option<*mut ffi::PyObject> {
         // SAFETY: as above.
         let table = unsafe { &mut *self.0.get() };
         let step = table.steps.get(usize::from(place.slot))?;
         if step.id != place.id {
             return None;
         }
-        if step.template.is_null() { table.share(place, slots) } else { Some(step.template) }
+        if step.template.is_null() { table.share(layout, place, slots) } else { Some(step.template) }
     }
 }
 
@@ -207,7 +207,7 @@ impl Table {
     }
 
     #[cold]
-    fn share(&mut self, place: Place, slots: &[u8]) -> Option<*mut ffi::PyObject> {
+    fn share(&mut self, layout: &Layout, place: Place, slots: &[u8]) -> Option<*mut ffi::PyObject> {
         let mut keys = [std::ptr::null_mut(); MAX_PAIRS];
         let keys = keys.get_mut(..slots.len())?;
         let mut id = place.id;
@@ -219,7 +219,7 @@ impl Table {
             (*key, id) = (step.key, step.parent);
         }
         // SAFETY: the GIL is held, and the table holds the keys.
-        let made = unsafe { template(keys) };
+        let made = unsafe { template(layout, keys) };
         let step = self.steps.get_mut(usize::from(place.slot))?;
         step.template = made;
         (!made.is_null()).then_some(made)

@@ -1,12 +1,14 @@
 //! Dicts that share their keys, as those of instances do: one block of values each, and no table of their own.
 //!
-//! Of `CPython` 3.11 alone, whose layout is written down here, and only where it is found to be so (`Layout::found`); every other
-//! interpreter goes the way of `containers`. A key that is added or a `popitem` turns such a dict into a usual one, by the
-//! interpreter's own means.
+//! Of `CPython` 3.11 to 3.13 alone, whose layouts are written down here, and only where they are found to be so (`Layout::found`);
+//! every other interpreter goes the way of `containers`. A key that is added or a `popitem` turns such a dict into a usual one, by
+//! the interpreter's own means.
 #![allow(unsafe_code, reason = "a dict of known keys is made in a quarter of the instructions")]
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+
+use super::str_header::Header;
 
 /// Keys of one dict, at most.
 pub(super) const MAX_PAIRS: usize = 10;
@@ -17,7 +19,8 @@ struct Dict {
     used: isize,
     version: u64,
     keys: *mut Keys,
-    values: *mut *mut ffi::PyObject,
+    /// Null where the values stand beside the keys; where else they are, [`Order`] says.
+    values: *mut u8,
 }
 
 /// The head of a table of keys; indices of one byte each follow, then the entries.
@@ -43,20 +46,25 @@ const OWN: u8 = 1;
 /// All keys are exact `str`, and each dict has its values elsewhere.
 const SHARED: u8 = 2;
 
-/// What stands in front of the characters of an ASCII `str`.
-pub(super) const HEADER_WORDS: usize = 6;
-
 /// What is known of this interpreter's objects.
 pub(super) struct Layout {
-    /// The header of a `str` of ASCII characters.
-    header: [usize; HEADER_WORDS],
+    pub(super) header: Header,
+    order: Order,
+    /// Whether references to the table of no keys, which all empty dicts share, are counted: from 3.12 on it never ends.
+    counts_empty: bool,
 }
 
-/// Where length and state stand in the header.
-const LENGTH: usize = 2;
-const STATE: usize = 4;
-/// The bits of the state that say how the characters are kept, without those that say whether the `str` is interned.
-const KEPT: usize = 0xfc;
+/// Where a dict of shared keys has the order in which they were added.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// In front of the values, from its end to its beginning, behind the number of keys and the size of both: up to 3.12.
+    InFront,
+    /// Behind the values, in front of which are the numbers of places and of keys: from 3.13 on.
+    Behind,
+}
+
+/// Bytes in front of the values where their order is behind them.
+const NUMBERS: usize = 8;
 
 impl Layout {
     /// The layout, where it is that of this file.
@@ -64,46 +72,18 @@ impl Layout {
         let version = py.version_info();
         // In a debug build two more words stand in front of every object.
         let sizes = (size_of::<usize>(), size_of::<ffi::PyObject>());
-        if (version.major, version.minor) != (3, 11) || sizes != (8, 16) {
+        let order = match (version.major, version.minor) {
+            (3, 11 | 12) => Order::InFront,
+            (3, 13) => Order::Behind,
+            _ => return None,
+        };
+        if sizes != (8, 16) {
             return None;
         }
         // SAFETY: the GIL is held, and the layout is that of the version.
-        unsafe { header().filter(|_| is_as_written().is_some()).map(|header| Self { header }) }
-    }
-
-    /// A new `str`; null where memory is short, with no exception set.
-    ///
-    /// # Safety
-    ///
-    /// The GIL is held; `text` is ASCII of at least two characters and at most `u16::MAX`.
-    #[inline]
-    pub(super) unsafe fn ascii(&self, text: &[u8]) -> *mut ffi::PyObject {
-        // SAFETY: the memory is as large as `PyUnicode_New` takes for so many characters and the NUL behind them.
         unsafe {
-            let made = ffi::PyObject_Malloc(size_of_val(&self.header) + text.len() + 1).cast::<[usize; HEADER_WORDS]>();
-            if !made.is_null() {
-                made.write(self.header);
-                made.cast::<usize>().add(LENGTH).write(text.len());
-                let to = made.add(1).cast::<u8>();
-                std::ptr::copy_nonoverlapping(text.as_ptr(), to, text.len());
-                to.add(text.len()).write(0);
-            }
-            made.cast()
-        }
-    }
-
-    /// The characters of a `str` that are ASCII and stand right behind its header; None where they are others, or elsewhere.
-    ///
-    /// # Safety
-    ///
-    /// The GIL is held; `text` is a live `str`, which outlives what comes back.
-    #[inline]
-    pub(super) unsafe fn ascii_of<'a>(&self, text: *mut ffi::PyObject) -> Option<&'a [u8]> {
-        let header = text.cast::<[usize; HEADER_WORDS]>();
-        // SAFETY: every `str` has these words; where the state is that of a `str` of ASCII, the characters follow them.
-        unsafe {
-            let is_ascii = ((*header)[STATE] ^ self.header[STATE]) & KEPT == 0;
-            is_ascii.then(|| std::slice::from_raw_parts(header.add(1).cast(), (*header)[LENGTH]))
+            let layout = Self { header: Header::found()?, order, counts_empty: counts_empty()? };
+            is_as_written(&layout).then_some(layout)
         }
     }
 
@@ -113,7 +93,6 @@ impl Layout {
     ///
     /// The GIL is held, and `dict` is a live dict that does not change while the pairs are used.
     #[inline]
-    #[allow(clippy::unused_self, reason = "who has a layout may look")]
     pub(super) unsafe fn pairs(&self, dict: *mut ffi::PyObject) -> Option<Pairs> {
         // SAFETY: by what is said above; the entries follow the indices.
         unsafe {
@@ -124,8 +103,43 @@ impl Layout {
             }
             let entries = std::ptr::from_ref(table).add(1).cast::<u8>().add(1 << table.log2_index_bytes).cast();
             let n = if dict.values.is_null() { table.n_entries } else { dict.used };
-            Some(Pairs { entries, values: dict.values, next: 0, n: n.cast_unsigned() })
+            let pairs = Pairs {
+                entries,
+                values: dict.values.cast(),
+                order: dict.values,
+                step: 0,
+                next: 0,
+                n: n.cast_unsigned(),
+            };
+            if dict.values.is_null() {
+                return Some(pairs);
+            }
+            Some(match self.order {
+                Order::InFront => Pairs { order: dict.values.sub(3), step: -1, ..pairs },
+                Order::Behind => {
+                    let values = dict.values.add(NUMBERS);
+                    let order = values.add(usize::from(dict.values.read()) * size_of::<usize>());
+                    Pairs { values: values.cast(), order, step: 1, ..pairs }
+                }
+            })
         }
+    }
+
+    /// Memory for `n` values, 1 to [`MAX_PAIRS`] of them; None where it is short.
+    ///
+    /// # Safety
+    ///
+    /// The GIL is held.
+    #[inline]
+    pub(super) unsafe fn block(&self, n: usize) -> Option<Block<'_>> {
+        let (before, after) = match self.order {
+            // The size of what is in front, the order, and the number of keys.
+            Order::InFront => ((n + 9) & !7, 0),
+            Order::Behind => (NUMBERS, (n + 7) & !7),
+        };
+        // SAFETY: the GIL is held.
+        let memory = unsafe { ffi::PyMem_Malloc(before + n * size_of::<usize>() + after).cast::<u8>() };
+        (!memory.is_null()).then(|| Block { memory, values: memory.wrapping_add(before).cast(), n, layout: self })
     }
 }
 
@@ -134,6 +148,9 @@ pub(super) struct Pairs {
     entries: *const Entry,
     /// Null where the values stand beside the keys.
     values: *mut *mut ffi::PyObject,
+    /// The place of the first key, and how far on that of the next is.
+    order: *const u8,
+    step: isize,
     next: usize,
     n: usize,
 }
@@ -143,14 +160,13 @@ impl Iterator for Pairs {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        // SAFETY: there are `n` entries, or places in the order, which stands in front of the values from its end to its
-        // beginning, behind two bytes of sizes.
+        // SAFETY: there are `n` entries, or places in the order.
         unsafe {
             while self.next < self.n {
                 let at = self.next;
                 self.next += 1;
                 if !self.values.is_null() {
-                    let at = usize::from(self.values.cast::<u8>().sub(3 + at).read());
+                    let at = usize::from(self.order.offset(self.step * at.cast_signed()).read());
                     return Some(((*self.entries.add(at)).key, self.values.add(at).read()));
                 }
                 let entry = &*self.entries.add(at);
@@ -163,96 +179,81 @@ impl Iterator for Pairs {
     }
 }
 
-/// The header of a new ASCII `str`, if it is as expected.
-unsafe fn header() -> Option<[usize; HEADER_WORDS]> {
-    // SAFETY: the GIL is held; the str has a header of at least so many words.
+/// Whether the table that all empty dicts share counts them; None where no dict can be made.
+unsafe fn counts_empty() -> Option<bool> {
+    // SAFETY: the GIL is held, and what is looked at was just made.
     unsafe {
-        let sample = ffi::PyUnicode_New(2, 127);
-        if sample.is_null() {
+        let [one, other] = [(); 2].map(|()| {
+            let made = ffi::PyDict_New();
+            (made, if made.is_null() { 0 } else { (*(*made.cast::<Dict>()).keys).references })
+        });
+        ffi::Py_XDECREF(one.0);
+        ffi::Py_XDECREF(other.0);
+        if other.0.is_null() || one.0.is_null() {
             ffi::PyErr_Clear();
             return None;
         }
-        let header = sample.cast::<[usize; HEADER_WORDS]>().read();
-        let in_front = ffi::PyUnicode_DATA(sample).addr() - sample.addr();
-        ffi::Py_DECREF(sample);
-        // A reference, the type, the length, no hash yet, the state, and no wide characters.
-        let [references, _, length, hash, _, wide] = header;
-        let is_expected = references == 1 && length == 2 && hash == usize::MAX && wide == 0;
-        (is_expected && in_front == size_of_val(&header)).then_some(header)
+        Some(other.1 != one.1)
     }
 }
 
 /// Make a dict of shared keys and see whether the interpreter finds in it what was put there.
-unsafe fn is_as_written() -> Option<()> {
+unsafe fn is_as_written(layout: &Layout) -> bool {
     // SAFETY: the GIL is held; every reference that is made is given up.
     unsafe {
-        let keys = [c"b".as_ptr(), c"a".as_ptr()].map(|key| ffi::PyUnicode_FromString(key));
-        if keys.contains(&std::ptr::null_mut()) {
-            return None;
+        let keys = [c"b", c"a"].map(|key| ffi::PyUnicode_FromString(key.as_ptr()));
+        let values = [ffi::Py_True(), ffi::Py_False()];
+        let is_right = !keys.contains(&std::ptr::null_mut()) && is_found(layout, keys, values);
+        ffi::PyErr_Clear();
+        for key in keys {
+            ffi::Py_XDECREF(key);
         }
-        let template = template(&keys);
-        let block = Block::new(2);
-        if template.is_null() || block.is_none() {
-            return None;
-        }
-        let block = block?;
-        for (at, value) in [ffi::Py_True(), ffi::Py_False()].into_iter().enumerate() {
-            block.put(at, ffi::Py_NewRef(value));
-        }
-        let made = block.dict(template);
-        if made.is_null() {
-            return None;
-        }
-        let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-        let mut seen = Vec::new();
-        while ffi::PyDict_Next(made, &raw mut at, &raw mut key, &raw mut value) != 0 {
-            seen.push((key, value));
-        }
-        let [b, a] = keys;
-        let is_found =
-            ffi::PyDict_GetItem(made, a) == ffi::Py_False() && ffi::PyDict_GetItem(made, b) == ffi::Py_True();
-        let pairs = Layout { header: header()? }.pairs(made).map(Iterator::collect::<Vec<_>>);
-        let is_right = pairs.as_ref() == Some(&seen)
-            && seen == [(b, ffi::Py_True()), (a, ffi::Py_False())]
-            && ffi::PyDict_Size(made) == 2
-            && is_found;
-        for made in [made, template, a, b] {
-            ffi::Py_DECREF(made);
-        }
-        is_right.then_some(())
+        is_right
     }
 }
 
-/// The values of a dict, in front of which stands the order of their keys.
-pub(super) struct Block {
+/// Whether a dict that is made here of two keys has these values, in that order, for the interpreter and for [`Layout::pairs`].
+unsafe fn is_found(layout: &Layout, keys: [*mut ffi::PyObject; 2], values: [*mut ffi::PyObject; 2]) -> bool {
+    // SAFETY: the GIL is held, and the dicts are made here.
+    unsafe {
+        let template = template(layout, &keys);
+        if template.is_null() {
+            return false;
+        }
+        let made = layout.block(2).map_or(std::ptr::null_mut(), |block| {
+            for (at, value) in values.into_iter().enumerate() {
+                block.put(at, ffi::Py_NewRef(value));
+            }
+            block.dict(template)
+        });
+        let mut is_right = false;
+        if !made.is_null() {
+            let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+            let mut seen = Vec::new();
+            while ffi::PyDict_Next(made, &raw mut at, &raw mut key, &raw mut value) != 0 {
+                seen.push((key, value));
+            }
+            let pairs = layout.pairs(made).map(Iterator::collect::<Vec<_>>);
+            is_right = seen.iter().copied().eq(keys.into_iter().zip(values))
+                && pairs.as_ref() == Some(&seen)
+                && ffi::PyDict_Size(made) == 2
+                && keys.iter().zip(values).all(|(key, value)| ffi::PyDict_GetItem(made, *key) == value);
+        }
+        ffi::Py_XDECREF(made);
+        ffi::Py_DECREF(template);
+        is_right
+    }
+}
+
+/// The values of a dict, and beside them the order of their keys.
+pub(super) struct Block<'a> {
     memory: *mut u8,
+    values: *mut *mut ffi::PyObject,
     n: usize,
+    layout: &'a Layout,
 }
 
-impl Block {
-    /// Bytes in front of the values: the number of them, the order, and the number of keys.
-    #[inline]
-    fn prefix(n: usize) -> usize {
-        (n + 9) & !7
-    }
-
-    /// Memory for `n` values, 1 to [`MAX_PAIRS`] of them; None where it is short.
-    ///
-    /// # Safety
-    ///
-    /// The GIL is held.
-    #[inline]
-    pub(super) unsafe fn new(n: usize) -> Option<Self> {
-        // SAFETY: the GIL is held.
-        let memory = unsafe { ffi::PyMem_Malloc(Self::prefix(n) + n * size_of::<usize>()).cast::<u8>() };
-        (!memory.is_null()).then_some(Self { memory, n })
-    }
-
-    #[inline]
-    fn values(&self) -> *mut *mut ffi::PyObject {
-        self.memory.wrapping_add(Self::prefix(self.n)).cast()
-    }
-
+impl Block<'_> {
     /// Put a new reference in a place.
     ///
     /// # Safety
@@ -261,7 +262,7 @@ impl Block {
     #[inline]
     pub(super) unsafe fn put(&self, at: usize, value: *mut ffi::PyObject) {
         // SAFETY: by what is said above.
-        unsafe { self.values().add(at).write(value) };
+        unsafe { self.values.add(at).write(value) };
     }
 
     /// Give up the first `done` values, and the memory.
@@ -274,22 +275,37 @@ impl Block {
         // SAFETY: by what is said above.
         unsafe {
             for at in 0..done {
-                ffi::Py_DECREF(self.values().add(at).read());
+                ffi::Py_DECREF(self.values.add(at).read());
             }
             ffi::PyMem_Free(self.memory.cast());
         }
     }
 
-    /// Write that `done` keys are there, in the order of the table.
+    /// Write that `done` keys are there, in the order of the table; what a dict is to have for its values.
     #[inline]
-    unsafe fn order(&self, done: u8) {
-        // SAFETY: the prefix has one word for up to 6 values and two for up to 14.
+    unsafe fn ordered(&self, done: u8) -> *mut u8 {
+        // SAFETY: the order has one word for up to 6 values in front of them, or 8 behind, and two for more.
         unsafe {
-            let prefix = Self::prefix(self.n) as u8;
-            let last = self.values().cast::<[u8; 8]>().sub(1);
-            last.write([5, 4, 3, 2, 1, 0, done, prefix]);
-            if prefix > 8 {
-                last.sub(1).write([13, 12, 11, 10, 9, 8, 7, 6]);
+            match self.layout.order {
+                Order::InFront => {
+                    let in_front = self.values.addr() - self.memory.addr();
+                    let last = self.values.cast::<[u8; 8]>().sub(1);
+                    last.write([5, 4, 3, 2, 1, 0, done, in_front as u8]);
+                    if in_front > 8 {
+                        last.sub(1).write([13, 12, 11, 10, 9, 8, 7, 6]);
+                    }
+                    self.values.cast()
+                }
+                Order::Behind => {
+                    // Places, keys, none of them inside an instance, and that they are of use.
+                    self.memory.cast::<[u8; NUMBERS]>().write([self.n as u8, done, 0, 1, 0, 0, 0, 0]);
+                    let order = self.values.add(self.n).cast::<[u8; 8]>();
+                    order.write([0, 1, 2, 3, 4, 5, 6, 7]);
+                    if self.n > 8 {
+                        order.add(1).write([8, 9, 10, 11, 12, 13, 14, 15]);
+                    }
+                    self.memory
+                }
             }
         }
     }
@@ -312,12 +328,13 @@ impl Block {
                 self.give_up(n);
                 return made;
             }
-            self.order(self.n as u8);
             let (dict, shared) = (made.cast::<Dict>(), (*template.cast::<Dict>()).keys);
-            (*(*dict).keys).references -= 1;
+            if self.layout.counts_empty {
+                (*(*dict).keys).references -= 1;
+            }
             (*shared).references += 1;
             (*dict).keys = shared;
-            (*dict).values = self.values();
+            (*dict).values = self.ordered(self.n as u8);
             (*dict).used = self.n.cast_signed();
             made
         }
@@ -330,7 +347,7 @@ impl Block {
 /// # Safety
 ///
 /// The GIL is held; the keys are live, exact `str`.
-pub(super) unsafe fn template(keys: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
+pub(super) unsafe fn template(layout: &Layout, keys: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: a dict that was just made of so few keys has a table of its own, whose entries are those that were set.
     unsafe {
         let made = ffi::PyDict_New();
@@ -349,19 +366,18 @@ pub(super) unsafe fn template(keys: &[*mut ffi::PyObject]) -> *mut ffi::PyObject
             && (*table).log2_size == (*table).log2_index_bytes
             && (*table).n_entries == n
             && keys.iter().enumerate().all(|(at, key)| (*entries.add(at)).key == *key);
-        let block = if is_expected { Block::new(keys.len()) } else { None };
+        let block = if is_expected { layout.block(keys.len()) } else { None };
         let Some(block) = block else {
             ffi::Py_DECREF(made);
             return std::ptr::null_mut();
         };
-        block.order(0);
         for at in 0..keys.len() {
             ffi::Py_DECREF(std::mem::replace(&mut (*entries.add(at)).value, std::ptr::null_mut()));
             block.put(at, std::ptr::null_mut());
         }
         // No room for more keys: who adds one gets a table of its own.
         ((*table).kind, (*table).version, (*table).usable) = (SHARED, 0, 0);
-        (*dict).values = block.values();
+        (*dict).values = block.ordered(0);
         (*dict).used = 0;
         made
     }

@@ -11,7 +11,7 @@ use super::Lent;
 use super::decode::Decoder;
 use super::keys::{MAX_VALUE_BYTES, VALUES, ascii};
 use super::shapes::{Place, SHAPES};
-use super::shared_keys::{Block, Layout, MAX_PAIRS};
+use super::shared_keys::{Layout, MAX_PAIRS};
 use crate::msgpack::MAX_DEPTH;
 use crate::msgpack::ascii::is_ascii;
 use crate::msgpack::marker;
@@ -106,7 +106,7 @@ impl Ahead<'_> {
             if !is_ascii(text) {
                 return utf8(text);
             }
-            if n >= 2 { self.layout.ascii(text) } else { made_or_none(ascii(text)) }
+            if n >= 2 { self.layout.header.ascii(text) } else { made_or_none(ascii(text)) }
         }
     }
 
@@ -121,7 +121,7 @@ impl Ahead<'_> {
             if levels == 0 || n > MAX_PAIRS {
                 return std::ptr::null_mut();
             }
-            let Some(block) = Block::new(n) else { return std::ptr::null_mut() };
+            let Some(block) = self.layout.block(n) else { return std::ptr::null_mut() };
             let (mut place, mut slots) = (Place::start(n), [0; MAX_PAIRS]);
             let (mut done, n_containers) = (0, self.n_containers);
             while done < n {
@@ -138,7 +138,8 @@ impl Ahead<'_> {
                 block.put(done, value);
                 done += 1;
             }
-            let template = if done == n { SHAPES.shared(place, slots.get(..n).unwrap_or_default()) } else { None };
+            let shared = || SHAPES.shared(self.layout, place, slots.get(..n).unwrap_or_default());
+            let template = if done == n { shared() } else { None };
             let Some(template) = template else {
                 block.give_up(done);
                 return std::ptr::null_mut();

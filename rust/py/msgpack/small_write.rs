@@ -114,7 +114,7 @@ impl Small<'_> {
         // SAFETY: the value is live as long as what holds it.
         unsafe {
             if ffi::Py_TYPE(value) == &raw mut ffi::PyUnicode_Type
-                && let Some(text) = self.layout.ascii_of(value)
+                && let Some(text) = self.layout.header.ascii_of(value)
                 && self.out.text(text)
             {
                 return true;
