@@ -4,6 +4,7 @@ mod ahead;
 mod chat;
 mod content;
 mod counts;
+mod documents;
 mod error;
 mod held;
 mod item;
