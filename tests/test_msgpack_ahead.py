@@ -206,8 +206,8 @@ def test_a_dict_of_shared_keys_changes_as_any_other(keys, changes):
 
 
 @pytest.mark.skipif(
-    sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14),
-    reason="keys are shared on CPython 3.11 to 3.13 alone",
+    sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 15),
+    reason="keys are shared on CPython 3.11 to 3.14 alone",
 )
 @pytest.mark.parametrize("n", [1, 5, 6, 10])
 def test_keys_are_shared_where_the_layout_is_known(n):

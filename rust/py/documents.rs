@@ -5,8 +5,8 @@ use pyo3::types::{PyMapping, PyString};
 
 use super::item::ContextItem;
 use super::tokens::text_of;
-use crate::pack::Document;
 use crate::Error;
+use crate::pack::Document;
 
 /// Documents: texts, items, or mappings with a text and perhaps a relevance.
 pub(super) fn read(given: &Bound<'_, PyAny>) -> PyResult<(Vec<Document>, Vec<Py<PyAny>>)> {

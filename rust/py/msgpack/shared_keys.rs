@@ -1,6 +1,6 @@
 //! Dicts that share their keys, as those of instances do: one block of values each, and no table of their own.
 //!
-//! Of `CPython` 3.11 to 3.13 alone, whose layouts are written down here, and only where they are found to be so (`Layout::found`);
+//! Of `CPython` 3.11 to 3.14 alone, whose layouts are written down here, and only where they are found to be so (`Layout::found`);
 //! every other interpreter goes the way of `containers`. A key that is added or a `popitem` turns such a dict into a usual one, by
 //! the interpreter's own means.
 #![allow(unsafe_code, reason = "a dict of known keys is made in a quarter of the instructions")]
@@ -52,6 +52,8 @@ pub(super) struct Layout {
     order: Order,
     /// Whether references to the table of no keys, which all empty dicts share, are counted: from 3.12 on it never ends.
     counts_empty: bool,
+    /// Whether the collector knows every dict from its beginning: from 3.14 on.
+    pub(super) tracks_all: bool,
 }
 
 /// Where a dict of shared keys has the order in which they were added.
@@ -74,7 +76,7 @@ impl Layout {
         let sizes = (size_of::<usize>(), size_of::<ffi::PyObject>());
         let order = match (version.major, version.minor) {
             (3, 11 | 12) => Order::InFront,
-            (3, 13) => Order::Behind,
+            (3, 13 | 14) => Order::Behind,
             _ => return None,
         };
         if sizes != (8, 16) {
@@ -82,7 +84,8 @@ impl Layout {
         }
         // SAFETY: the GIL is held, and the layout is that of the version.
         unsafe {
-            let layout = Self { header: Header::found()?, order, counts_empty: counts_empty()? };
+            let (counts_empty, tracks_all) = of_empty()?;
+            let layout = Self { header: Header::found()?, order, counts_empty, tracks_all };
             is_as_written(&layout).then_some(layout)
         }
     }
@@ -179,21 +182,23 @@ impl Iterator for Pairs {
     }
 }
 
-/// Whether the table that all empty dicts share counts them; None where no dict can be made.
-unsafe fn counts_empty() -> Option<bool> {
+/// Whether the table that all empty dicts share counts them, and whether the collector knows them; None where none can be made.
+unsafe fn of_empty() -> Option<(bool, bool)> {
     // SAFETY: the GIL is held, and what is looked at was just made.
     unsafe {
         let [one, other] = [(); 2].map(|()| {
             let made = ffi::PyDict_New();
             (made, if made.is_null() { 0 } else { (*(*made.cast::<Dict>()).keys).references })
         });
+        let found = if one.0.is_null() || other.0.is_null() {
+            ffi::PyErr_Clear();
+            None
+        } else {
+            Some((other.1 != one.1, ffi::PyObject_GC_IsTracked(one.0) != 0))
+        };
         ffi::Py_XDECREF(one.0);
         ffi::Py_XDECREF(other.0);
-        if other.0.is_null() || one.0.is_null() {
-            ffi::PyErr_Clear();
-            return None;
-        }
-        Some(other.1 != one.1)
+        found
     }
 }
 
@@ -310,7 +315,7 @@ impl Block<'_> {
         }
     }
 
-    /// A dict of these values, not known to the collector; null, with no exception set and everything given up, where memory is
+    /// A dict of these values, known to the collector where every dict is; null, with no exception set and everything given up, where memory is
     /// short.
     ///
     /// # Safety

@@ -115,8 +115,8 @@ impl Ahead<'_> {
         unsafe {
             self.n_containers += 1;
             if n == 0 {
-                let lent = self.lent;
-                return made_or_none(if self.frozen { lent.read_only.dict() } else { ffi::PyDict_New() });
+                let made = made_or_none(ffi::PyDict_New());
+                return if self.frozen && !made.is_null() { self.read_only(made) } else { made };
             }
             if levels == 0 || n > MAX_PAIRS {
                 return std::ptr::null_mut();
@@ -149,12 +149,28 @@ impl Ahead<'_> {
                 return made;
             }
             if self.frozen {
-                return self.lent.read_only.turned_dict(made);
+                return self.read_only(made);
             }
-            if self.n_containers != n_containers {
+            if self.n_containers != n_containers && !self.layout.tracks_all {
                 ffi::PyObject_GC_Track(made.cast());
             }
             made
+        }
+    }
+
+    /// A new dict as a read-only one, which the collector does not know.
+    ///
+    /// # Safety
+    ///
+    /// The GIL is held, and nobody else sees the dict.
+    #[inline]
+    unsafe fn read_only(&self, made: *mut ffi::PyObject) -> *mut ffi::PyObject {
+        // SAFETY: by what is said above.
+        unsafe {
+            if self.layout.tracks_all {
+                ffi::PyObject_GC_UnTrack(made.cast());
+            }
+            self.lent.read_only.turned_dict(made)
         }
     }
 

@@ -1,6 +1,6 @@
 //! What stands in front of the characters of an ASCII `str`: copied where one is made, looked at where one is read.
 //!
-//! Of `CPython` 3.11 to 3.13 alone, as [`super::shared_keys`], which asks for it.
+//! Of `CPython` 3.11 to 3.14 alone, as [`super::shared_keys`], which asks for it.
 #![allow(unsafe_code, reason = "`PyUnicode_New` works out in 41 instructions what is a copy here")]
 
 use pyo3::ffi;
