@@ -1,7 +1,7 @@
 //! Multiple choice: at most one candidate of each class.
 
 use super::core::{Classes, Move, solve};
-use super::order::Step;
+use super::order::{Slopes, Step};
 use super::settle::partners;
 use super::{Candidate, Limits, Solution, checked_budget, checked_total, finish, totals};
 use crate::Result;
@@ -28,9 +28,10 @@ pub fn choose<C: AsRef<[Candidate]>>(classes: &[C], budget: u64, limits: Limits)
         return Ok(Solution { picks, weight: total.weight, value: total.value, bound: total.value, states: 0 });
     }
     let room = checked_budget(budget)?;
-    let mut forms = Forms::new(classes, budget);
-    let steps = std::mem::take(&mut forms.steps);
-    let outcome = solve(&forms, steps, classes.len(), room, limits);
+    let forms = Forms::new(classes, budget);
+    let slope = |step: &Step| (step.value as f64 / step.weight as f64, step.weight.unsigned_abs());
+    let slopes = Slopes::new(forms.steps.iter().map(slope)).with_least(forms.least);
+    let outcome = solve(&forms, slopes, classes.len(), room, limits);
     let mut picks: Vec<Option<u32>> = Vec::with_capacity(classes.len());
     for (class, &taken) in outcome.taken.iter().enumerate() {
         picks.push(forms.after(class, taken).and_then(|form| form.pick));
@@ -70,6 +71,8 @@ struct Forms {
     /// Where the corners of each class end.
     corner_ends: Vec<u32>,
     steps: Vec<Step>,
+    /// No two forms of a class differ by less weight.
+    least: u64,
     /// What is gained for no tokens.
     free_value: u64,
 }
@@ -84,6 +87,7 @@ impl Forms {
             corners: Vec::with_capacity(n + size),
             corner_ends: Vec::with_capacity(n),
             steps: Vec::with_capacity(size),
+            least: u64::MAX,
             free_value: 0,
         };
         let mut sorted = Vec::new();
@@ -112,8 +116,11 @@ impl Forms {
         }
         let (first, first_corner) = (self.all.len(), self.corners.len());
         for &form in &*sorted {
-            if self.all[first..].last().is_some_and(|last| last.value >= form.value) {
-                continue;
+            if let Some(last) = self.all[first..].last() {
+                if last.value >= form.value {
+                    continue;
+                }
+                self.least = self.least.min(form.weight - last.weight);
             }
             while let [.., a, b] = self.corners[first_corner..] {
                 if !is_below(self.all[a as usize], self.all[b as usize], form) {
@@ -127,8 +134,8 @@ impl Forms {
         self.free_value += self.all.get(first).map_or(0, |form| form.value);
         for pair in self.corners[first_corner..].windows(2) {
             let (lower, upper) = (self.all[pair[0] as usize], self.all[pair[1] as usize]);
-            let step = Step::new(upper.weight - lower.weight, upper.value - lower.value, class, self.steps.len());
-            self.steps.push(step);
+            let (weight, value) = (upper.weight - lower.weight, upper.value - lower.value);
+            self.steps.push(Step { weight: weight.cast_signed(), value: value.cast_signed(), class: class as u32 });
         }
         self.ends.push(self.all.len() as u32);
         self.corner_ends.push(self.corners.len() as u32);
@@ -149,6 +156,14 @@ fn is_below(a: Form, b: Form, c: Form) -> bool {
 }
 
 impl Classes for Forms {
+    fn step(&self, rank: u32) -> Step {
+        self.steps[rank as usize]
+    }
+
+    fn steps(&self) -> impl Iterator<Item = Step> {
+        self.steps.iter().copied()
+    }
+
     fn is_all_steps(&self, class: u32) -> bool {
         let class = class as usize;
         let count = |ends: &[u32]| {

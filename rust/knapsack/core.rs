@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use super::order::{Order, Side, Step};
+use super::order::{Held, Order, Side, Slopes, Step};
 use super::{Candidate, Limits};
 
 /// A change of one class from its form at the break to another.
@@ -24,6 +24,12 @@ pub(super) struct Move {
 
 /// What the search asks about a class.
 pub(super) trait Classes {
+    /// The step of a rank.
+    fn step(&self, rank: u32) -> Step;
+
+    /// All steps, by rank.
+    fn steps(&self) -> impl Iterator<Item = Step>;
+
     /// All undominated forms of `class` but the one after `taken` of its steps, relative to that one.
     fn moves(&self, class: u32, taken: u32) -> impl Iterator<Item = Move>;
 
@@ -50,34 +56,15 @@ pub(super) struct Outcome {
 }
 
 /// Take steps, of which all together may weigh more than `budget`, so that the value is largest.
-pub(super) fn solve<P: Classes>(
-    problem: &P,
-    steps: Vec<Step>,
-    n_classes: usize,
-    budget: i64,
-    limits: Limits,
-) -> Outcome {
-    let mut taken = vec![0_u32; n_classes];
-    let weight = steps.iter().fold(0_i64, |sum, step| sum.saturating_add(step.weight));
-    if weight <= budget {
-        let mut value = 0;
-        for step in &steps {
-            taken[step.class as usize] += 1;
-            value += step.value.unsigned_abs();
-        }
-        let total = Candidate { weight: weight.unsigned_abs(), value };
-        return Outcome { taken, changes: vec![], varied: vec![], total, bound: value, is_proven: true, states: 0 };
-    }
-    let (order, at) = Order::new(steps, budget);
-    let (before, after) = order.around(at);
-    let (mut weight, mut value) = (0, 0);
-    for step in before {
-        taken[step.class as usize] += 1;
-        weight += step.weight;
-        value += step.value;
-    }
+pub(super) fn solve<P: Classes>(problem: &P, slopes: Slopes, n_classes: usize, budget: i64, limits: Limits) -> Outcome {
+    let (order, Held { taken, weight, value }) = Order::new(problem, slopes, n_classes, budget);
+    let Some(order) = order else {
+        let total = Candidate { weight: weight.unsigned_abs(), value: value.unsigned_abs() };
+        let (changes, varied) = (vec![], vec![]);
+        return Outcome { taken, changes, varied, total, bound: total.value, is_proven: true, states: 0 };
+    };
     let room = budget - weight;
-    let slope = after.first().map_or(0.0, |step| step.slope);
+    let slope = order.steepest_untaken();
     let gain = slope * room as f64;
     let mut states = Vec::with_capacity(USUAL_STATES);
     states.push(State { weight: 0, value: 0, trace: NO_TRACE });
@@ -101,122 +88,114 @@ pub(super) fn solve<P: Classes>(
 
 /// A partial choice: the weight and value by which it differs from the break.
 #[derive(Clone, Copy)]
-struct State {
-    weight: i64,
-    value: i64,
-    trace: u32,
+pub(super) struct State {
+    pub(super) weight: i64,
+    pub(super) value: i64,
+    pub(super) trace: u32,
 }
 
 /// One change on the way to a state.
-struct Node {
-    parent: u32,
-    class: u32,
-    form: u32,
+pub(super) struct Node {
+    pub(super) parent: u32,
+    pub(super) class: u32,
+    pub(super) form: u32,
 }
 
 /// Room for as many states as most searches have at a time.
 const USUAL_STATES: usize = 128;
 
-/// Steps on either side of the break that are tried for one another before the search.
-const SWAPPED: usize = 16;
+/// What comes after the last state.
+const END: State = State { weight: i64::MAX, value: i64::MIN, trace: NO_TRACE };
 
-const NO_TRACE: u32 = u32::MAX;
+/// So many states are joined with what comes next, and again after so many classes more.
+const JOIN_FROM: usize = 32;
+const JOIN_EVERY: usize = 4;
+
+pub(super) const NO_TRACE: u32 = u32::MAX;
 
 /// More than any rounding of a slope or a product can amount to, as a share.
 const TOLERANCE: f64 = 1.0 / (1_u64 << 49) as f64;
 
-struct Search<'a, P> {
-    problem: &'a P,
-    order: Order,
+pub(super) struct Search<'a, P> {
+    pub(super) problem: &'a P,
+    pub(super) order: Order,
     /// Classes that have varied, or cannot matter any more.
-    is_done: Vec<bool>,
-    taken: Vec<u32>,
+    pub(super) is_done: Vec<bool>,
+    pub(super) taken: Vec<u32>,
     /// Budget that the break leaves.
-    room: i64,
-    relevance: Relevance,
+    pub(super) room: i64,
+    pub(super) relevance: Relevance,
     /// Undominated states, by rising weight and value.
-    states: Vec<State>,
+    pub(super) states: Vec<State>,
     spare: [Vec<State>; 2],
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     /// The best choice found.
-    best: State,
+    pub(super) best: State,
     looked_at: u64,
-    varied: Vec<u32>,
+    pub(super) varied: Vec<u32>,
 }
 
 /// Which moves can still be part of a better choice.
-struct Relevance {
+pub(super) struct Relevance {
     /// Slope of the first step that did not fit.
-    slope: f64,
+    pub(super) slope: f64,
     /// What filling the room at that slope would add: no choice gains more over the break.
-    gain: f64,
+    pub(super) gain: f64,
     /// Absolute error that sums of such figures may carry.
-    tolerance: f64,
+    pub(super) tolerance: f64,
 }
 
 impl Relevance {
+    /// What a move loses at the break's slope.
+    pub fn loss(&self, change: Move) -> f64 {
+        self.slope * change.weight as f64 - change.value as f64
+    }
+
+    /// What the moves of a choice worth more than `best` lose together at the most.
+    pub fn most(&self, best: i64) -> f64 {
+        self.gain - (best + 1) as f64 + self.tolerance
+    }
+
     /// Whether a choice with this move in it can gain more than `best`: at the break's slope every move is a loss.
-    fn allows(&self, change: Move, best: i64) -> bool {
-        let loss = self.slope * change.weight as f64 - change.value as f64;
-        self.gain - loss + self.tolerance >= (best + 1) as f64
+    pub fn allows(&self, change: Move, best: i64) -> bool {
+        self.loss(change) <= self.most(best)
+    }
+
+    /// The flattest and the steepest slope that a step of such a choice can have, if it weighs `least` or more.
+    fn reach(&self, least: u64, best: i64) -> (f64, f64) {
+        let most = self.most(best) / least as f64 * (1.0 + TOLERANCE);
+        (self.slope - most, self.slope + most)
     }
 }
 
 /// The slopes at which the rest of the budget could be filled, or an overdraft be paid back.
 #[derive(Clone, Copy)]
-struct Slopes {
+struct Rates {
     fill: f64,
     pay: f64,
 }
 
-impl Slopes {
+impl Rates {
     /// What `room` is worth at the most: below 0 for an overdraft.
     fn worth(self, room: i64) -> f64 {
         room as f64 * if room >= 0 { self.fill } else { self.pay }
     }
+
+    /// Whether completing a choice of this value that leaves `room` can be worth more than `best`.
+    fn is_hopeful(self, room: i64, value: i64, best: i64) -> bool {
+        self.worth(room) >= (best + 1 - value) as f64
+    }
 }
 
 impl<P: Classes> Search<'_, P> {
-    /// Start from the best choice that takes one step more, in place of one or of none: what cannot beat it is not looked at.
-    fn swap(&mut self) {
-        let (taken, untaken) = self.order.near(SWAPPED);
-        let mut best = (0, None);
-        // From the flattest on, since of equal ones the last in position has to go, as it would at the break.
-        for out in taken.iter().rev().map(Some).chain([None]) {
-            let (room, cost) = out.map_or((self.room, 0), |step| (self.room + step.weight, step.value));
-            for step in untaken {
-                let gain = step.value - cost;
-                if step.weight <= room && gain > best.0 && out.is_none_or(|out| out.class != step.class) {
-                    best = (gain, Some((out, step)));
-                }
-            }
-        }
-        let Some((out, step)) = best.1 else { return };
-        let mut state = State { weight: 0, value: 0, trace: NO_TRACE };
-        let mut nodes = Vec::with_capacity(2);
-        for (side, step) in out.map(|out| (Side::Taken, out)).into_iter().chain([(Side::Untaken, step)]) {
-            let change = side.change(step);
-            let is_it = |one: &Move| one.weight == change.weight && one.value == change.value;
-            // Not so where another step of the class lies between this one and the break.
-            let Some(found) = self.problem.moves(step.class, self.taken[step.class as usize]).find(is_it) else {
-                return;
-            };
-            nodes.push(Node { parent: state.trace, class: step.class, form: found.form });
-            let trace = nodes.len() as u32 - 1;
-            state = State { weight: state.weight + change.weight, value: state.value + change.value, trace };
-        }
-        self.varied.extend(nodes.iter().map(|node| node.class));
-        self.nodes.extend(nodes);
-        self.best = state;
-    }
-
     fn run(mut self, at_break: Move, limits: Limits) -> Outcome {
         let mut open_gain = None;
         let mut moves = Vec::new();
         let mut idle_sides = 0;
+        let mut until_join = 0_usize;
         let mut side = Side::Untaken;
         while idle_sides < 2 && !self.states.is_empty() {
-            let slopes = self.slopes();
+            let rates = self.rates();
             if let Some(class) = self.next_class(side, &mut moves) {
                 idle_sides = 0;
                 // Every move is merged into what has been merged before it.
@@ -224,10 +203,15 @@ impl<P: Classes> Search<'_, P> {
                 if self.looked_at + coming > limits.max_states
                     || limits.deadline.is_some_and(|deadline| Instant::now() >= deadline)
                 {
-                    open_gain = Some(self.open_gain(slopes));
+                    open_gain = Some(self.open_gain(rates));
                     break;
                 }
                 self.vary(class, &moves);
+                if self.states.len() >= JOIN_FROM && until_join == 0 {
+                    self.join();
+                    until_join = JOIN_EVERY;
+                }
+                until_join = until_join.saturating_sub(1);
             } else {
                 idle_sides += 1;
             }
@@ -250,8 +234,8 @@ impl<P: Classes> Search<'_, P> {
     }
 
     /// The slopes of what has not varied yet, rounded away from the truth by more than they may be wrong.
-    fn slopes(&self) -> Slopes {
-        Slopes {
+    fn rates(&self) -> Rates {
+        Rates {
             fill: self.order.steepest_untaken() * (1.0 + TOLERANCE),
             pay: self.order.flattest_taken() * (1.0 - TOLERANCE),
         }
@@ -261,7 +245,8 @@ impl<P: Classes> Search<'_, P> {
     fn next_class(&mut self, side: Side, moves: &mut Vec<Move>) -> Option<u32> {
         let Self { problem, order, is_done, taken, relevance, best, .. } = self;
         loop {
-            let step = order.next(side, |step| {
+            let reach = |least: u64| relevance.reach(least, best.value);
+            let step = order.next(*problem, side, reach, |side, step| {
                 let class = step.class as usize;
                 if is_done[class] {
                     return false;
@@ -287,12 +272,12 @@ impl<P: Classes> Search<'_, P> {
     /// Let `class` stay as it is or make one of `moves`, in every state.
     fn vary(&mut self, class: u32, moves: &[Move]) {
         self.varied.push(class);
-        let slopes = self.slopes();
+        let rates = self.rates();
         let from = std::mem::take(&mut self.states);
         let [mut stay, mut merged] = std::mem::take(&mut self.spare);
         for (n, &change) in moves.iter().enumerate() {
             merged.clear();
-            self.merge(if n == 0 { &from } else { &stay }, &from, class, change, slopes, &mut merged);
+            self.merge(if n == 0 { &from } else { &stay }, &from, class, change, rates, &mut merged);
             std::mem::swap(&mut stay, &mut merged);
         }
         self.states = stay;
@@ -306,66 +291,56 @@ impl<P: Classes> Search<'_, P> {
         from: &[State],
         class: u32,
         change: Move,
-        slopes: Slopes,
+        rates: Rates,
         merged: &mut Vec<State>,
     ) {
-        let (mut staying, mut moving) = (stay.iter().peekable(), from.iter().peekable());
+        self.looked_at += (stay.len() + from.len()) as u64;
+        let (mut staying, mut moving) = (stay.iter(), from.iter());
+        let after_change = |state: &State| State {
+            weight: state.weight + change.weight,
+            value: state.value + change.value,
+            trace: state.trace,
+        };
+        let mut stayed = staying.next().copied().unwrap_or(END);
+        let mut moved = moving.next().map_or(END, after_change);
+        let mut best = self.best;
         let mut worthiest = i64::MIN;
         loop {
-            let moved = moving.peek().map(|state| State {
-                weight: state.weight + change.weight,
-                value: state.value + change.value,
-                trace: state.trace,
-            });
-            let (mut state, has_moved) = match (staying.peek(), moved) {
-                (Some(&&stayed), Some(moved)) => {
-                    // Of equal weights the worthier first, so that it dominates the other.
-                    if (stayed.weight, moved.value) <= (moved.weight, stayed.value) {
-                        (stayed, false)
-                    } else {
-                        (moved, true)
+            // Of equal weights the worthier first, so that it dominates the other.
+            if stayed.weight < moved.weight || (stayed.weight == moved.weight && stayed.value >= moved.value) {
+                if stayed.weight == END.weight {
+                    break;
+                }
+                if stayed.value > worthiest && rates.is_hopeful(self.room - stayed.weight, stayed.value, best.value) {
+                    worthiest = stayed.value;
+                    merged.push(stayed);
+                }
+                stayed = staying.next().copied().unwrap_or(END);
+            } else {
+                if moved.value > worthiest {
+                    let room = self.room - moved.weight;
+                    let is_best = room >= 0 && moved.value > best.value;
+                    if is_best || rates.is_hopeful(room, moved.value, best.value) {
+                        let trace = self.nodes.len() as u32;
+                        self.nodes.push(Node { parent: moved.trace, class, form: change.form });
+                        worthiest = moved.value;
+                        moved.trace = trace;
+                        merged.push(moved);
+                        if is_best {
+                            best = moved;
+                        }
                     }
                 }
-                (Some(&&stayed), None) => (stayed, false),
-                (None, Some(moved)) => (moved, true),
-                (None, None) => return,
-            };
-            if has_moved {
-                moving.next();
-            } else {
-                staying.next();
+                moved = moving.next().map_or(END, after_change);
             }
-            self.looked_at += 1;
-            if state.value <= worthiest {
-                continue;
-            }
-            let room = self.room - state.weight;
-            if has_moved {
-                let trace = self.nodes.len() as u32;
-                if room >= 0 && state.value > self.best.value {
-                    self.best = State { trace, ..state };
-                } else if !self.is_hopeful(state, slopes) {
-                    continue;
-                }
-                self.nodes.push(Node { parent: state.trace, class, form: change.form });
-                state.trace = trace;
-            } else if !self.is_hopeful(state, slopes) {
-                continue;
-            }
-            worthiest = state.value;
-            merged.push(state);
         }
-    }
-
-    /// Whether completing `state` can be worth more than the best choice found.
-    fn is_hopeful(&self, state: State, slopes: Slopes) -> bool {
-        slopes.worth(self.room - state.weight) >= (self.best.value + 1 - state.value) as f64
+        self.best = best;
     }
 
     /// What the states that are left could still come to.
-    fn open_gain(&self, slopes: Slopes) -> i64 {
+    fn open_gain(&self, rates: Rates) -> i64 {
         let completed = self.states.iter().map(|state| {
-            let worth = slopes.worth(self.room - state.weight);
+            let worth = rates.worth(self.room - state.weight);
             state.value.saturating_add(worth.floor() as i64)
         });
         let relaxed = (self.relevance.gain + self.relevance.tolerance).floor() as i64;

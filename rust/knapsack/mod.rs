@@ -25,10 +25,12 @@
 
 mod choice;
 mod core;
+mod early;
 mod exact;
 mod greedy;
 mod order;
 mod settle;
+mod shelves;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +40,7 @@ use self::core::Outcome;
 pub use choice::choose;
 pub use exact::zero_one;
 pub use greedy::greedy;
+pub(crate) use shelves::Shelves;
 
 use crate::{Error, Result};
 

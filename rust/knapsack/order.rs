@@ -1,48 +1,68 @@
 //! Steps by falling slope around the break, sorted only as far as the search walks.
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
-use super::core::Move;
+use super::core::{Classes, Move};
+use super::shelves::Shelves;
 
 /// One rise of one class to a heavier, worthier form; within a class slopes fall.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Step {
-    /// value / weight, rounded to nearest: never ordering two slopes wrongly, at most making different ones equal.
-    pub slope: f64,
     pub weight: i64,
     pub value: i64,
     pub class: u32,
-    /// Position among all steps, class by class: decides between equal slopes.
-    pub rank: u32,
 }
 
-impl Step {
-    pub fn new(weight: u64, value: u64, class: usize, rank: usize) -> Self {
-        Self {
-            slope: value as f64 / weight as f64,
-            weight: weight.cast_signed(),
-            value: value.cast_signed(),
-            class: class as u32,
-            rank: rank as u32,
-        }
-    }
+/// A step in its place in the order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    pub step: Step,
+    pub slope: f64,
+    /// Position among all steps, class by class: decides between equal slopes.
+    rank: u32,
+}
 
-    /// Whether this step is `other` or comes before it.
-    fn is_up_to(&self, other: &Self) -> bool {
-        self.slope > other.slope || (self.slope >= other.slope && self.rank <= other.rank)
-    }
-
+impl Placed {
+    /// The steepest first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.slope.total_cmp(&self.slope).then(self.rank.cmp(&other.rank))
     }
 }
 
-/// A range this small is sorted rather than split further.
-const SORT_BELOW: usize = 32;
+/// The slopes of all steps by rank.
+#[derive(Debug)]
+pub(super) struct Slopes {
+    all: Vec<f64>,
+    steepest: f64,
+    /// No two forms of a class differ by less weight.
+    least: u64,
+    mean_weight: u64,
+}
 
-/// Splits before a range is sorted whatever its size, so that no input makes the break slow to find.
-const MAX_SPLITS: usize = 16;
+impl Slopes {
+    /// Of steps by their slopes and weights; 0 for both where there is no step. value / weight, rounded to nearest, never
+    /// orders two slopes wrongly, at most makes different ones equal.
+    pub fn new(steps: impl Iterator<Item = (f64, u64)>) -> Self {
+        let (mut steepest, mut least, mut weights) = (0.0, u64::MAX, 0_u64);
+        let all = steps.map(|(slope, weight)| {
+            steepest = if slope > steepest { slope } else { steepest };
+            least = least.min(weight.wrapping_sub(1));
+            weights = weights.wrapping_add(weight);
+            slope
+        });
+        let all: Vec<f64> = all.collect();
+        let mean_weight = weights / (all.len() as u64).max(1);
+        Self { all, steepest, least: least.saturating_add(1), mean_weight }
+    }
+
+    /// The same, where forms of a class differ by `least` in weight, or more.
+    pub fn with_least(self, least: u64) -> Self {
+        Self { least, ..self }
+    }
+}
+
+/// Steps on either side of the break that are sorted at once, about.
+const SORTED: u64 = 16;
 
 /// A direction to walk from the break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,187 +96,175 @@ impl Side {
     }
 }
 
-/// All steps, in order near the break and in unsorted intervals further out.
+/// All steps, in order near the break and on unsorted shelves further out.
 pub(super) struct Order {
-    steps: Vec<Step>,
-    /// Sorted steps not walked yet, on either side.
-    taken: Range<usize>,
-    untaken: Range<usize>,
-    /// Unsorted intervals beyond them, the nearest last.
-    taken_beyond: Vec<Range<usize>>,
-    untaken_beyond: Vec<Range<usize>>,
-    /// Slopes of the last steps walked: no step beyond is steeper (untaken) or flatter (taken).
-    last_taken: f64,
-    last_untaken: f64,
+    slopes: Vec<f64>,
+    least: u64,
+    /// What is steeper than the first and not steeper than the second is not sorted.
+    sorted: (f64, f64),
+    taken: Way,
+    untaken: Way,
+}
+
+/// The steps on one side of the break.
+struct Way {
+    /// Those that are sorted and not walked yet, the nearest last.
+    steps: Vec<Placed>,
+    /// The slope of the last one walked: no step beyond is steeper (untaken) or flatter (taken).
+    last: f64,
+    /// Whether there are steps beyond that are not sorted.
+    is_open: bool,
+}
+
+/// What the steps before the break come to.
+pub(super) struct Held {
+    /// Steps of each class.
+    pub taken: Vec<u32>,
+    pub weight: i64,
+    pub value: i64,
 }
 
 impl Order {
-    /// Order `steps`, which together weigh more than `budget`, around the first one that does not fit; its index.
-    pub fn new(mut steps: Vec<Step>, budget: i64) -> (Self, usize) {
-        let (mut taken_beyond, mut untaken_beyond) = (Vec::new(), Vec::new());
-        let mut range = 0..steps.len();
-        let mut held = 0_i64;
-        let mut range_weight = steps.iter().map(|step| step.weight as f64).sum::<f64>();
-        for _ in 0..MAX_SPLITS {
-            if range.len() <= SORT_BELOW {
+    /// Order the steps of `problem` around the first one that does not fit; None for the order where all fit.
+    pub fn new<P: Classes>(problem: &P, slopes: Slopes, n_classes: usize, budget: i64) -> (Option<Self>, Held) {
+        let Slopes { all: slopes, steepest, least, mean_weight } = slopes;
+        let mut shelves = Shelves::new(key(steepest));
+        for (&slope, step) in slopes.iter().zip(problem.steps()) {
+            shelves.add(key(slope), if slope > 0.0 { step.weight.unsigned_abs() } else { 0 });
+        }
+        let (at, _) = shelves.fitting(budget.unsigned_abs());
+        let (first, end) =
+            if at < Shelves::N { shelves.around(at, SORTED.saturating_mul(mean_weight)) } else { (at, at) };
+        let mut held = Held { taken: vec![0; n_classes], weight: 0, value: 0 };
+        let mut near = Vec::with_capacity(4 * SORTED as usize);
+        // All that is steeper is taken; all that is not as steep is not near.
+        let (upper, lower) = (slope_of(shelves.start(first)), slope_of(shelves.start(end)));
+        let lower = if end < Shelves::N { lower } else { 0.0 };
+        for ((rank, &slope), step) in (0..).zip(&slopes).zip(problem.steps()) {
+            // Without a branch: which steps are taken is hard to guess.
+            let is_taken = i64::from(slope > upper);
+            held.taken[step.class as usize] += is_taken as u32;
+            held.weight += step.weight & -is_taken;
+            held.value += step.value & -is_taken;
+            if slope > lower && slope <= upper {
+                near.push(Placed { step, slope, rank });
+            }
+        }
+        near.sort_unstable_by(Placed::cmp);
+        let mut n_taken = 0;
+        for Placed { step, .. } in &near {
+            if held.weight.saturating_add(step.weight) > budget {
                 break;
             }
-            let part = &mut steps[range.clone()];
-            let (first, second) = pivots(part, (budget - held) as f64 / range_weight);
-            let split = split(part, &first, &second);
-            let (a, b) = (range.start + split.head, range.start + split.head + split.middle);
-            let up_to_middle = split.head_weight.saturating_add(split.middle_weight);
-            if held.saturating_add(split.head_weight) > budget {
-                untaken_beyond.extend([b..range.end, a..b]);
-                range = range.start..a;
-                range_weight = split.head_weight as f64;
-            } else if held.saturating_add(up_to_middle) > budget {
-                taken_beyond.push(range.start..a);
-                untaken_beyond.push(b..range.end);
-                range = a..b;
-                held += split.head_weight;
-                range_weight = split.middle_weight as f64;
-            } else {
-                taken_beyond.extend([range.start..a, a..b]);
-                range = b..range.end;
-                held += up_to_middle;
-                range_weight -= up_to_middle as f64;
-            }
+            held.taken[step.class as usize] += 1;
+            held.weight += step.weight;
+            held.value += step.value;
+            n_taken += 1;
         }
-        steps[range.clone()].sort_unstable_by(Step::cmp);
-        let mut at = range.start;
-        while let Some(step) = steps.get(at).filter(|step| at < range.end && held.saturating_add(step.weight) <= budget)
-        {
-            held += step.weight;
-            at += 1;
-        }
-        let slope = steps.get(at).map_or(0.0, |step| step.slope);
+        let Some(slope) = near.get(n_taken).map(|placed| placed.slope) else { return (None, held) };
+        let mut untaken = near.split_off(n_taken);
+        untaken.reverse();
         let order = Self {
-            steps,
-            taken: range.start..at,
-            untaken: at..range.end,
-            taken_beyond,
-            untaken_beyond,
-            last_taken: slope,
-            last_untaken: slope,
+            slopes,
+            least,
+            sorted: (upper, lower),
+            taken: Way { steps: near, last: slope, is_open: first > 0 },
+            untaken: Way { steps: untaken, last: slope, is_open: end < Shelves::N },
         };
-        (order, at)
+        (Some(order), held)
     }
 
-    /// The steps before and from the break on.
-    pub fn around(&self, at: usize) -> (&[Step], &[Step]) {
-        self.steps.split_at(at.min(self.steps.len()))
-    }
-
-    /// Sorted steps on either side of the break, at most `n` each: taken ones, the least steep last, and untaken ones, the
-    /// steepest first.
-    pub fn near(&self, n: usize) -> (&[Step], &[Step]) {
-        let (first, end) =
-            (self.taken.start.max(self.taken.end.saturating_sub(n)), self.untaken.start.saturating_add(n));
-        let taken = self.steps.get(first..self.taken.end).unwrap_or_default();
-        (taken, self.steps.get(self.untaken.start..end.min(self.untaken.end)).unwrap_or_default())
+    /// Sorted steps taken at the break and not, the nearest last, at most `n` each.
+    pub fn near(&self, n: usize) -> (&[Placed], &[Placed]) {
+        let last = |way: &Way| way.steps.len().saturating_sub(n);
+        (&self.taken.steps[last(&self.taken)..], &self.untaken.steps[last(&self.untaken)..])
     }
 
     /// The next step on `side`, among those that `may_matter`; what does not is left out before sorting.
-    pub fn next(&mut self, side: Side, mut may_matter: impl FnMut(&Step) -> bool) -> Option<Step> {
-        loop {
-            let sorted = match side {
-                Side::Taken => &mut self.taken,
-                Side::Untaken => &mut self.untaken,
-            };
-            let index = match side {
-                Side::Taken => sorted.next_back(),
-                Side::Untaken => sorted.next(),
-            };
-            if let Some(&step) = index.and_then(|index| self.steps.get(index)) {
-                match side {
-                    Side::Taken => self.last_taken = step.slope,
-                    Side::Untaken => self.last_untaken = step.slope,
-                }
-                return Some(step);
+    pub fn next<P: Classes>(
+        &mut self,
+        problem: &P,
+        side: Side,
+        reach: impl FnOnce(u64) -> (f64, f64),
+        may_matter: impl FnMut(Side, &Step) -> bool,
+    ) -> Option<Step> {
+        let way = self.way(side);
+        if way.steps.is_empty() {
+            if !way.is_open {
+                return None;
             }
-            let beyond = match side {
-                Side::Taken => &mut self.taken_beyond,
-                Side::Untaken => &mut self.untaken_beyond,
-            };
-            let interval = beyond.pop()?;
-            let part = &mut self.steps[interval.clone()];
-            let mut kept = 0;
-            for index in 0..part.len() {
-                if may_matter(&part[index]) {
-                    part.swap(kept, index);
-                    kept += 1;
-                }
-            }
-            part[..kept].sort_unstable_by(Step::cmp);
-            *sorted = interval.start..interval.start + kept;
+            let (flattest, steepest) = reach(self.least);
+            self.sort_beyond(problem, flattest.max(f64::MIN_POSITIVE), steepest, may_matter);
         }
+        let way = self.way(side);
+        let placed = way.steps.pop()?;
+        way.last = placed.slope;
+        Some(placed.step)
+    }
+
+    fn way(&mut self, side: Side) -> &mut Way {
+        match side {
+            Side::Taken => &mut self.taken,
+            Side::Untaken => &mut self.untaken,
+        }
+    }
+
+    /// Sort the steps from the flattest to the steepest slope that may matter, beyond those that are sorted.
+    fn sort_beyond<P: Classes>(
+        &mut self,
+        problem: &P,
+        flattest: f64,
+        steepest: f64,
+        mut may_matter: impl FnMut(Side, &Step) -> bool,
+    ) {
+        let (mut taken, mut untaken) = (Vec::new(), Vec::new());
+        let (upper, lower) = self.sorted;
+        for (rank, &slope) in (0..).zip(&self.slopes) {
+            if slope >= flattest && slope <= steepest && (slope > upper || slope <= lower) {
+                let step = problem.step(rank);
+                if slope > upper {
+                    if self.taken.is_open && may_matter(Side::Taken, &step) {
+                        taken.push(Placed { step, slope, rank });
+                    }
+                } else if self.untaken.is_open && may_matter(Side::Untaken, &step) {
+                    untaken.push(Placed { step, slope, rank });
+                }
+            }
+        }
+        self.taken.put_beyond(taken, Placed::cmp);
+        self.untaken.put_beyond(untaken, |a, b| b.cmp(a));
     }
 
     /// The steepest slope that a step still to come on the untaken side can have; 0 when there is none.
     pub fn steepest_untaken(&self) -> f64 {
-        match self.steps.get(self.untaken.start).filter(|_| !self.untaken.is_empty()) {
-            Some(step) => step.slope,
-            None if self.untaken_beyond.is_empty() => 0.0,
-            None => self.last_untaken,
-        }
+        self.untaken.nearest().unwrap_or(0.0)
     }
 
     /// The flattest slope that a step still to come on the taken side can have; infinite when there is none.
     pub fn flattest_taken(&self) -> f64 {
-        match self.taken.end.checked_sub(1).and_then(|end| self.steps.get(end)).filter(|_| !self.taken.is_empty()) {
-            Some(step) => step.slope,
-            None if self.taken_beyond.is_empty() => f64::INFINITY,
-            None => self.last_taken,
-        }
+        self.taken.nearest().unwrap_or(f64::INFINITY)
     }
 }
 
-/// Two steps that probably have the break between them: the break is where `share` of the weight has been taken.
-fn pivots(steps: &[Step], share: f64) -> (Step, Step) {
-    let n_sampled = (steps.len() / 16).clamp(16, 128);
-    let mut sample: Vec<Step> = steps.iter().step_by(steps.len() / n_sampled).take(n_sampled).copied().collect();
-    sample.sort_unstable_by(Step::cmp);
-    let wanted = share * sample.iter().map(|step| step.weight as f64).sum::<f64>();
-    let mut taken = 0.0;
-    let near = sample.iter().take_while(|step| {
-        taken += step.weight as f64;
-        taken <= wanted
-    });
-    let near = near.count();
-    // The break's rank in a sample of k has a standard deviation of at most sqrt(k) / 2.
-    let margin = n_sampled.isqrt() * 3 / 4 + 1;
-    let second = (near + margin).min(sample.len() - 1).max(1);
-    let first = near.saturating_sub(margin).min(second - 1);
-    (sample[first], sample[second])
-}
-
-struct Split {
-    head: usize,
-    middle: usize,
-    head_weight: i64,
-    middle_weight: i64,
-}
-
-/// Arrange `steps` as those up to `first`, those after it up to `second`, and the rest.
-fn split(steps: &mut [Step], first: &Step, second: &Step) -> Split {
-    let mut found = Split { head: 0, middle: 0, head_weight: 0, middle_weight: 0 };
-    let (mut at, mut end) = (0, steps.len());
-    while at < end {
-        let step = steps[at];
-        if step.is_up_to(first) {
-            steps.swap(found.head, at);
-            found.head += 1;
-            found.head_weight = found.head_weight.saturating_add(step.weight);
-            at += 1;
-        } else if step.is_up_to(second) {
-            found.middle_weight = found.middle_weight.saturating_add(step.weight);
-            at += 1;
-        } else {
-            end -= 1;
-            steps.swap(at, end);
-        }
+impl Way {
+    fn put_beyond(&mut self, mut steps: Vec<Placed>, order: impl Fn(&Placed, &Placed) -> Ordering) {
+        steps.sort_unstable_by(order);
+        steps.append(&mut self.steps);
+        self.steps = steps;
+        self.is_open = false;
     }
-    found.middle = at - found.head;
-    found
+
+    /// The slope that no step still to come lies nearer to the break than; None when there is none.
+    fn nearest(&self) -> Option<f64> {
+        self.steps.last().map(|placed| placed.slope).or(self.is_open.then_some(self.last))
+    }
+}
+
+/// The bits of a number that is not negative are ordered as the numbers are; flipped, the steepest is least.
+fn key(slope: f64) -> u64 {
+    !slope.to_bits()
+}
+
+fn slope_of(key: u64) -> f64 {
+    f64::from_bits(!key)
 }

@@ -192,6 +192,47 @@ proptest! {
     }
 }
 
+/// So many that partial choices are joined with what comes next, with duplicates among them.
+fn many() -> impl Strategy<Value = Vec<Candidate>> {
+    let candidate = prop_oneof![
+        6 => (1..200_u64, 1..2_000_u64).prop_map(|(weight, value)| one(weight, value + 10 * weight)),
+        2 => (1..60_u64).prop_map(|weight| one(2 * weight, 29 * weight)),
+        1 => Just(one(37, 540)),
+        1 => (0..3_u64, 0..3_u64).prop_map(|(weight, value)| one(weight, value)),
+    ];
+    prop::collection::vec(candidate, 60..160)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn many_agree_with_a_table(candidates in many(), share in 0.02..0.9) {
+        let classes = wholes(&candidates);
+        let budget = budget_of(&classes, share);
+        let solution = solve_zero_one(&candidates, budget, Limits::default());
+        assert_sound(&classes, budget, &solution);
+        assert_settled(&classes, budget, &solution);
+        prop_assert!(solution.is_exact());
+        prop_assert_eq!(solution.value, plain_table(&classes, budget));
+    }
+
+    #[test]
+    fn many_renditions_agree_with_a_table(candidates in many(), share in 0.02..0.9, parts in 2..6_u64) {
+        let forms = |one: &Candidate| {
+            let short = Candidate { weight: one.weight / parts + 1, value: one.value / 2 };
+            vec![*one, short, Candidate { weight: one.weight / (2 * parts), value: one.value / 4 }]
+        };
+        let classes: Vec<Vec<Candidate>> = candidates.iter().map(forms).collect();
+        let budget = budget_of(&classes, share);
+        let solution = solve_choices(&classes, budget, Limits::default());
+        assert_sound(&classes, budget, &solution);
+        assert_settled(&classes, budget, &solution);
+        prop_assert!(solution.is_exact());
+        prop_assert_eq!(solution.value, plain_table(&classes, budget));
+    }
+}
+
 /// The families of the literature: (name, weight and value from two draws in 0..range).
 type Family = (&'static str, fn(u64, u64, u64) -> Candidate);
 const FAMILIES: [Family; 8] = [

@@ -5,6 +5,7 @@
 //! unsorted, the shelf on which the budget ends is sorted, and of the rest those that are small enough.
 
 use super::plan::{Candidates, Plan, set};
+use crate::knapsack::Shelves;
 use crate::score::float;
 
 /// The textbook rule: by priority per token, ties by position; what does not fit in full is tried in its smaller forms,
@@ -30,7 +31,12 @@ pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut
         let open = densities.iter().zip(&plan.chosen).enumerate().filter(|(_, (_, chosen))| chosen.is_none());
         rest.extend(open.map(|(n, (density, _))| key(n, *density)));
     } else {
-        let shelves = Shelves::new(candidates, &densities, plan, first);
+        let mut shelves = Shelves::new(first);
+        for ((density, chosen), unit) in densities.iter().zip(&plan.chosen).zip(&candidates.units) {
+            if chosen.is_none() {
+                shelves.add(*density, unit.tokens);
+            }
+        }
         let (last, taken) = shelves.fitting(left);
         let room = left - taken;
         for (n, ((unit, chosen), density)) in candidates.units.iter().zip(&mut plan.chosen).zip(&densities).enumerate()
@@ -78,46 +84,6 @@ pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut
 
 /// So few are sorted at once.
 const FEW: usize = 32;
-
-/// Open candidates by density, roughly: the tokens of those between one density and another.
-struct Shelves {
-    /// The key of the densest.
-    first: u64,
-    tokens: [u64; Self::N],
-}
-
-impl Shelves {
-    const N: usize = 1 << 10;
-    /// 64 shelves for each halving of the density; what is thinner than 2^-16 of the densest is on the last.
-    const SHIFT: u32 = f64::MANTISSA_DIGITS - 1 - 6;
-
-    fn new(candidates: &Candidates, densities: &[u64], plan: &Plan, first: u64) -> Self {
-        let mut shelves = Self { first, tokens: [0; Self::N] };
-        for ((density, chosen), unit) in densities.iter().zip(&plan.chosen).zip(&candidates.units) {
-            if chosen.is_none() {
-                let shelf = shelves.of(*density);
-                shelves.tokens[shelf] = shelves.tokens[shelf].saturating_add(unit.tokens);
-            }
-        }
-        shelves
-    }
-
-    fn of(&self, density: u64) -> usize {
-        ((density.saturating_sub(self.first) >> Self::SHIFT) as usize).min(Self::N - 1)
-    }
-
-    /// The first shelf that does not fit with all before it, and the tokens of those.
-    fn fitting(&self, left: u64) -> (usize, u64) {
-        let mut taken = 0_u64;
-        for (shelf, tokens) in self.tokens.iter().enumerate() {
-            match taken.checked_add(*tokens).filter(|sum| *sum <= left) {
-                Some(sum) => taken = sum,
-                None => return (shelf, taken),
-            }
-        }
-        (Self::N, taken)
-    }
-}
 
 /// The candidate of a key of the order by density.
 fn place(key: u128) -> usize {
