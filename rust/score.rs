@@ -255,6 +255,16 @@ pub fn value(priority: f64, tokens: u64, alpha: f64, fidelity: f64) -> f64 {
     priority * power(float(tokens.max(1)), alpha) * fidelity
 }
 
+/// `value` in full of many, of priority and tokens each.
+#[allow(clippy::float_cmp, reason = "as in `power`")]
+pub(crate) fn values(of: impl Iterator<Item = (f64, u64)>, alpha: f64) -> Vec<f64> {
+    if alpha == 0.25 {
+        // The usual power without asking which it is: two at a time.
+        return of.map(|(priority, tokens)| priority * power(float(tokens.max(1)), 0.25)).collect();
+    }
+    of.map(|(priority, tokens)| value(priority, tokens, alpha, 1.0)).collect()
+}
+
 /// `n as f64`, in one instruction where it fits a signed number.
 #[must_use]
 #[inline]
@@ -265,6 +275,7 @@ pub(crate) fn float(n: u64) -> f64 {
 
 /// base^exponent for a base of at least 0; the usual exponents by roots, which every processor rounds alike.
 #[must_use]
+#[inline]
 #[allow(clippy::float_cmp, reason = "the powers with an exact form are meant exactly")]
 pub fn power(base: f64, exponent: f64) -> f64 {
     match exponent {
@@ -296,7 +307,7 @@ impl Quantiser {
     /// The finest scale on which the sum of `values` is exact. Values that are not finite or not positive count as 0.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
-        let (n, largest) = values.into_iter().filter(|value| value.is_finite()).fold((0_u64, 0.0), step);
+        let (n, largest) = values.into_iter().fold((0_u64, 0.0), step);
         // largest < 2^exponent and n <= 2^bits, so n * largest < 2^(exponent + bits).
         let exponent = if largest > 0.0 { exponent_above(largest) } else { 0 };
         let bits = (u64::BITS - n.saturating_sub(1).leading_zeros()).cast_signed();
@@ -332,7 +343,9 @@ fn power_of_two(exponent: i32) -> f64 {
 }
 
 fn step((n, largest): (u64, f64), value: f64) -> (u64, f64) {
-    (n + 1, if value > largest { value } else { largest })
+    // Without a branch.
+    let is_larger = value > largest && value < f64::INFINITY;
+    (n + u64::from(value.is_finite()), if is_larger { value } else { largest })
 }
 
 /// The smallest e with x < 2^e, for a finite positive x.

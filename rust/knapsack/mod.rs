@@ -71,7 +71,7 @@ pub struct Limits {
 
 /// Partial choices looked at before the solver gives up proving: 20 to 40 ms and 50 MB at the most.
 ///
-/// Conversations of 1,000 messages need some 2,000, strongly correlated sets of 1,000 half a million, one in six more than that.
+/// Conversations of 1,000 messages need some 1,000, strongly correlated sets of 1,000 half a million, one in six more than that.
 pub const MAX_STATES: u64 = 1 << 21;
 
 impl Default for Limits {

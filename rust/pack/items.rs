@@ -112,7 +112,6 @@ pub fn pack_items(
     let grouping = if push_alone(&mut candidates, &items, &forms) {
         Grouping::Alone
     } else {
-        candidates = Candidates::new(alpha, items.len(), forms.len());
         let order = conversation_order(&items);
         let (units, members) = units(&items, &order);
         for unit in &units {
@@ -254,14 +253,22 @@ impl PackedItems {
     }
 }
 
-/// Push every item as a candidate of its own; false, and not all pushed, if they did not come so.
+/// Push every item as a candidate of its own; false, and none pushed, if they did not come so.
 fn push_alone(candidates: &mut Candidates, items: &[Item], forms: &[ItemForm]) -> bool {
     let mut position = i64::MIN;
+    let mut is_alone = true;
     for item in items {
-        if item.position < position || item.group != Item::NO_GROUP || item.is_empty {
-            return false;
-        }
+        is_alone &= item.position >= position && item.group == Item::NO_GROUP && !item.is_empty;
         position = item.position;
+    }
+    if !is_alone {
+        return false;
+    }
+    if forms.is_empty() {
+        candidates.extend(items.iter().map(|item| (item.priority, item.required, item.tokens)));
+        return true;
+    }
+    for item in items {
         candidates.push(item.priority, item.required, item.tokens);
         if item.forms.0 < item.forms.1 {
             for level in 1..=levels(item) {

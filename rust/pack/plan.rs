@@ -87,6 +87,17 @@ impl Candidates {
         self.units.push(Unit { priority, tokens, forms: self.forms.len() as u32, n_forms: 0, required });
     }
 
+    /// Add candidates that have no other form: priority, whether required, and tokens of each.
+    pub(super) fn extend(&mut self, all: impl Iterator<Item = (f64, bool, u64)>) {
+        let Self { units, forms, n_required, all_tokens, .. } = self;
+        let forms = forms.len() as u32;
+        units.extend(all.map(|(priority, required, tokens)| {
+            *n_required += usize::from(required);
+            *all_tokens = all_tokens.saturating_add(tokens);
+            Unit { priority, tokens, forms, n_forms: 0, required }
+        }));
+    }
+
     /// Add another form to the candidate pushed last; one has 65,535 of them at the most.
     pub fn push_form(&mut self, tokens: u64, fidelity: f64) {
         if let Some(unit) = self.units.last_mut()
@@ -137,6 +148,11 @@ impl Candidates {
         score::value(unit.priority, unit.tokens, self.alpha, 1.0)
     }
 
+    /// `worth` of all.
+    fn worths(&self) -> Vec<f64> {
+        score::values(self.units.iter().map(|unit| (unit.priority, unit.tokens)), self.alpha)
+    }
+
     /// Forms that may be used: the full one, and those that are smaller than it.
     pub(super) fn usable(&self, unit: &Unit) -> impl Iterator<Item = (u16, Form)> {
         let full = unit.full();
@@ -181,6 +197,7 @@ pub fn choose(
     limits: Limits,
 ) -> Result<std::result::Result<Plan, Shortfall>> {
     let mut plan = Plan { chosen: vec![None; candidates.len()], tokens: 0, value: 0.0, bound: 0.0 };
+    let mut worths = Vec::new();
     if candidates.all_tokens() <= budget {
         // Everything fits: there is nothing to choose.
         plan.chosen.fill(Some(0));
@@ -191,19 +208,23 @@ pub fn choose(
             return Ok(Err(shortfall));
         }
         let left = budget.saturating_sub(plan.tokens);
+        if strategy == Strategy::Optimal {
+            worths = candidates.worths();
+        }
         plan.bound = match strategy {
             Strategy::Greedy => {
                 fill_by_density(candidates, left, &mut plan);
                 f64::NAN
             }
-            Strategy::Optimal => take_optional(candidates, left, limits, &mut plan)?,
+            Strategy::Optimal => take_optional(candidates, &worths, left, limits, &mut plan)?,
         };
     }
     plan.tokens = 0;
-    for (unit, at) in candidates.units.iter().zip(&plan.chosen) {
+    for (n, (unit, at)) in candidates.units.iter().zip(&plan.chosen).enumerate() {
         if let Some(form) = at.and_then(|at| candidates.form(unit, at)) {
             plan.tokens = plan.tokens.saturating_add(form.tokens);
-            plan.value += candidates.worth(unit) * form.fidelity;
+            let worth = worths.get(n).copied().unwrap_or_else(|| candidates.worth(unit));
+            plan.value += worth * form.fidelity;
         }
     }
     // So far the distance of the bound from the value; greedy has none, and NaN it stays.
@@ -258,31 +279,31 @@ pub(super) fn set(plan: &mut Plan, n: usize, form: u16) {
 }
 
 /// Take the choice of largest value among the optional candidates; returns how far the bound lies above it.
-fn take_optional(candidates: &Candidates, budget: u64, limits: Limits, plan: &mut Plan) -> Result<f64> {
-    let optional = || (0..).zip(&candidates.units).filter(|(_, unit)| !unit.required);
+fn take_optional(candidates: &Candidates, worths: &[f64], budget: u64, limits: Limits, plan: &mut Plan) -> Result<f64> {
+    let optional = || candidates.units.iter().zip(worths).enumerate().filter(|(_, (unit, _))| !unit.required);
     let n = candidates.len() - candidates.n_required;
     if candidates.forms.is_empty() {
-        let whole = |unit: &Unit| (unit.tokens, candidates.worth(unit));
-        // Written without asking for room each time, where all are optional.
-        let wholes = if candidates.n_required == 0 {
-            candidates.units.iter().map(whole).collect()
+        let mut wholes = Vec::with_capacity(n);
+        if candidates.n_required == 0 {
+            // Written without asking for room each time.
+            wholes.extend(candidates.units.iter().zip(worths).map(|(unit, worth)| (unit.tokens, *worth)));
         } else {
-            let mut wholes = Vec::with_capacity(n);
-            wholes.extend(optional().map(|(_, unit)| whole(unit)));
-            wholes
-        };
-        let (bought, tokens, slack) = best_of_wholes(wholes, budget, limits)?;
-        for ((at, _), _) in optional().zip(bought).filter(|(_, is_bought)| *is_bought) {
-            set(plan, at, 0);
+            wholes.extend(optional().map(|(_, (unit, worth))| (unit.tokens, *worth)));
+        }
+        let (picks, tokens, slack) = best_of_wholes(&wholes, budget, limits)?;
+        let mut picks = picks.into_iter();
+        for (unit, chosen) in candidates.units.iter().zip(&mut plan.chosen) {
+            if !unit.required {
+                *chosen = picks.next().flatten().map(|_| 0);
+            }
         }
         plan.tokens = plan.tokens.saturating_add(tokens);
         return Ok(slack);
     }
     let mut offers = Offers::with_capacity(n, n + candidates.forms.len());
-    for (at, unit) in optional() {
+    for (at, (unit, worth)) in optional() {
         offers.open(at);
-        let worth = candidates.worth(unit);
-        offers.offer(0, unit.tokens, worth);
+        offers.offer(0, unit.tokens, *worth);
         for (at, form) in candidates.usable(unit).skip(1) {
             offers.offer(at, form.tokens, worth * form.fidelity);
         }

@@ -114,14 +114,18 @@ impl Offers {
     }
 }
 
-/// The purchase of largest value where every unit is offered whole: tokens and value of each, and whether it is bought.
-pub(super) fn best_of_wholes(offers: Vec<(u64, f64)>, budget: u64, limits: Limits) -> Result<(Vec<bool>, u64, f64)> {
+/// The purchase of largest value where every unit is offered whole, for tokens and a value: what is picked, and its tokens.
+pub(super) fn best_of_wholes(
+    offers: &[(u64, f64)],
+    budget: u64,
+    limits: Limits,
+) -> Result<(Vec<Option<u32>>, u64, f64)> {
     let quantiser = Quantiser::new(offers.iter().map(|(_, value)| *value));
-    let candidates: Vec<Candidate> =
-        offers.into_iter().map(|(weight, value)| Candidate { weight, value: quantiser.units(value) }).collect();
+    let candidate = |(weight, value): &(u64, f64)| Candidate { weight: *weight, value: quantiser.units(*value) };
+    let candidates: Vec<Candidate> = offers.iter().map(candidate).collect();
     let solution = knapsack::zero_one(&candidates, budget, limits.of_solver()?)?;
     let slack = quantiser.value(solution.bound.saturating_sub(solution.value));
-    Ok((solution.picks.iter().map(Option::is_some).collect(), solution.weight, slack))
+    Ok((solution.picks, solution.weight, slack))
 }
 
 #[cfg(test)]
