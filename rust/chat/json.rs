@@ -118,13 +118,31 @@ pub(crate) fn first_escape(bytes: &[u8]) -> Option<usize> {
             return Some(bytes.len() - rest.len() + n * 8 + escaped.trailing_zeros() as usize / 8);
         }
     }
-    // Filled up with what needs no escape.
-    let mut last = [b' '; 8];
-    for (to, from) in last.iter_mut().zip(tail) {
-        *to = *from;
+    if tail.is_empty() {
+        return None;
     }
+    let (at, last) = if let Some(last) = bytes.last_chunk::<8>() {
+        // What was looked at before needs none.
+        (bytes.len() - 8, *last)
+    } else {
+        (0, filled(bytes))
+    };
     let escaped = escaped(last);
-    (escaped != 0).then(|| bytes.len() - tail.len() + escaped.trailing_zeros() as usize / 8)
+    (escaped != 0).then(|| at + escaped.trailing_zeros() as usize / 8)
+}
+
+/// Fewer than eight bytes, filled up with what needs no escape.
+fn filled(bytes: &[u8]) -> [u8; 8] {
+    let n = bytes.len() as u32;
+    // Two parts that together are all; where they overlap they are the same.
+    let (first, last, last_at) = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)), n - 4)
+    } else {
+        let pair = |at: u32| bytes.get(at as usize).map_or(0, |byte| u64::from(*byte) << (8 * at));
+        (pair(0) | pair(1), pair(2), 0)
+    };
+    let spaces = u64::from_le_bytes([b' '; 8]) << (8 * n);
+    (first | last << (8 * last_at) | spaces).to_le_bytes()
 }
 
 /// The high bit of each byte that needs an escape, right up to the first of them.

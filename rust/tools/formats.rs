@@ -1,7 +1,5 @@
 //! The formats a tool comes in, and where each keeps its name, description and schema.
 
-use serde_json::{Map, Value};
-
 use crate::{Error, Result};
 
 /// How a tool is written. What comes in one format goes out in it.
@@ -29,18 +27,45 @@ impl Format {
         }
     }
 
-    /// The object inside `tool` that has name, description and schema.
-    pub(super) fn body(self, tool: &Map<String, Value>) -> Option<&Map<String, Value>> {
-        match self {
-            Self::OpenAi => tool.get("function").and_then(Value::as_object),
-            _ => Some(tool),
-        }
-    }
-
     const fn prefix(self) -> &'static str {
         match self {
             Self::OpenAi => "/function",
             _ => "",
+        }
+    }
+}
+
+/// The outermost two levels of a tool, in which no text is but names and types. Its few keys are found by looking at each.
+#[derive(Debug)]
+pub(super) enum Shallow {
+    Null,
+    Bool,
+    Number,
+    Text(String),
+    List,
+    Object(Vec<(String, Shallow)>),
+}
+
+impl Shallow {
+    /// What stands under a key; of equal ones the last.
+    fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Object(entries) = self else { return None };
+        entries.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The word for messages to people.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::Number => "a number",
+            Self::Text(_) => "text",
+            Self::List => "a list",
+            Self::Object(_) => "an object",
         }
     }
 }
@@ -53,40 +78,43 @@ pub(super) struct Head {
 
 /// Tell the format of a tool and check what the rest relies on.
 ///
-/// Looks at the outermost two levels of `value` only; `index` names a tool that has no name.
-pub(super) fn read(value: &Value, index: usize) -> Result<Head> {
+/// `index` names a tool that has no name.
+pub(super) fn read(tool: &Shallow, index: usize) -> Result<Head> {
     let unnamed = |path: &str, reason: &str| Error::ToolSchema {
         tool: index.to_string(),
         path: path.to_owned(),
         reason: reason.to_owned(),
     };
-    let Value::Object(tool) = value else {
-        return Err(unnamed("", &format!("a tool is an object with a name, not {}", kind(value))));
-    };
+    if !matches!(tool, Shallow::Object(_)) {
+        return Err(unnamed("", &format!("a tool is an object with a name, not {}", tool.kind())));
+    }
     let format = detect(tool);
-    let Some(body) = format.body(tool) else {
+    let body = if format == Format::OpenAi { tool.get("function") } else { Some(tool) };
+    let Some(body @ Shallow::Object(_)) = body else {
         return Err(unnamed("/function", "\"function\" must be an object with a name"));
     };
     let path = |key: &str| format!("{}/{key}", format.prefix());
     let name = match (body.get("name"), format) {
-        (Some(Value::String(name)), _) if !name.is_empty() => name.clone(),
+        (Some(Shallow::Text(name)), _) if !name.is_empty() => name.clone(),
         (None, Format::Opaque) => opaque_name(tool).to_owned(),
         (None, _) => return Err(unnamed(&path("name"), "the tool has no name; give \"name\": \"...\"")),
         (Some(other), _) => {
-            let found = if other.is_string() { "empty" } else { kind(other) };
+            let found = if other.text().is_some() { "empty" } else { other.kind() };
             return Err(unnamed(&path("name"), &format!("the name is {found}; it must be text")));
         }
     };
     let fault = |key: &str, reason: String| Err(Error::ToolSchema { tool: name.clone(), path: path(key), reason });
     if format != Format::Opaque {
         match body.get("description") {
-            None | Some(Value::String(_) | Value::Null) => {}
-            Some(other) => return fault("description", format!("the description is {}; it must be text", kind(other))),
+            None | Some(Shallow::Text(_) | Shallow::Null) => {}
+            Some(other) => {
+                return fault("description", format!("the description is {}; it must be text", other.kind()));
+            }
         }
         match body.get(format.schema_key()) {
-            None | Some(Value::Object(_) | Value::Null) => {}
+            None | Some(Shallow::Object(_) | Shallow::Null) => {}
             Some(other) => {
-                let reason = format!("the schema is {}; it must be a JSON Schema object", kind(other));
+                let reason = format!("the schema is {}; it must be a JSON Schema object", other.kind());
                 return fault(format.schema_key(), reason);
             }
         }
@@ -95,34 +123,22 @@ pub(super) fn read(value: &Value, index: usize) -> Result<Head> {
 }
 
 /// `{"type": "custom", "custom": {"name": ...}}` has its name inside; others are known by their type.
-fn opaque_name(tool: &Map<String, Value>) -> &str {
-    let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default();
-    tool.get(kind).and_then(|inner| inner.get("name")).and_then(Value::as_str).unwrap_or(kind)
+fn opaque_name(tool: &Shallow) -> &str {
+    let kind = tool.get("type").and_then(Shallow::text).unwrap_or_default();
+    tool.get(kind).and_then(|inner| inner.get("name")).and_then(Shallow::text).unwrap_or(kind)
 }
 
-fn detect(tool: &Map<String, Value>) -> Format {
-    let kind = tool.get("type").and_then(Value::as_str);
-    if tool.contains_key("input_schema") {
+fn detect(tool: &Shallow) -> Format {
+    let kind = tool.get("type").and_then(Shallow::text);
+    if tool.get("input_schema").is_some() {
         Format::Anthropic
-    } else if tool.contains_key("inputSchema") {
+    } else if tool.get("inputSchema").is_some() {
         Format::Mcp
-    } else if tool.contains_key("function") && matches!(kind, None | Some("function")) {
+    } else if tool.get("function").is_some() && matches!(kind, None | Some("function")) {
         Format::OpenAi
     } else if matches!(kind, None | Some("function")) {
         Format::Flat
     } else {
         Format::Opaque
-    }
-}
-
-/// The word for messages to people.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
 
+use super::formats::Shallow;
 use crate::chat::{Key, Kind, Node, push_quoted};
 use crate::{Error, Result};
 
@@ -16,15 +17,14 @@ const DEEPEST: usize = 120;
 /// What stands above this depth tells the format, and is handed out as a value too: a tool, and its `function`.
 const SHALLOW: usize = 2;
 
-/// The compact JSON of a tool that a caller gave, as it is sent, and its outermost two levels as a value, in which no text
-/// is but names and types; `index` names it in errors.
+/// The compact JSON of a tool that a caller gave, as it is sent, and its outermost two levels; `index` names it in errors.
 ///
 /// One walk over the caller's value writes one string. Of five hundred tools some fifty are shortened: only those are made into
 /// trees, later and from the string.
 ///
 /// # Errors
 /// `Error::ToolSchema` with the JSON pointer of what JSON does not know: a set, a NaN, an object of the caller's own.
-pub(super) fn read<N: Node>(node: &N, index: usize) -> Result<(Box<str>, Value)> {
+pub(super) fn read<N: Node>(node: &N, index: usize) -> Result<(Box<str>, Shallow)> {
     let mut reading = Reading { left: MOST_VALUES, out: OUT.take() };
     let shallow = reading.value(node, 0, false).map_err(|Fault { mut path, reason }| {
         path.reverse();
@@ -78,7 +78,7 @@ struct Reading {
 
 impl Reading {
     /// Write a value; what is below `SHALLOW` comes back without its content, and a text only if it is `telling`.
-    fn value<N: Node>(&mut self, node: &N, depth: usize, telling: bool) -> Result<Value, Fault> {
+    fn value<N: Node>(&mut self, node: &N, depth: usize, telling: bool) -> Result<Shallow, Fault> {
         if depth > DEEPEST {
             return Err(format!("nested deeper than {DEEPEST}").into());
         }
@@ -86,17 +86,17 @@ impl Reading {
         match node.kind() {
             Kind::Null => {
                 self.out.push_str("null");
-                Ok(Value::Null)
+                Ok(Shallow::Null)
             }
             Kind::Text => {
                 let text = node.text().unwrap_or_default();
                 push_quoted(&text, &mut self.out);
-                Ok(Value::String(if telling { text.into_owned() } else { String::new() }))
+                Ok(Shallow::Text(if telling { text.into_owned() } else { String::new() }))
             }
             Kind::Bool => {
                 let is_true = node.scalar().is_some_and(|text| text == "true");
                 self.out.push_str(if is_true { "true" } else { "false" });
-                Ok(Value::Bool(is_true))
+                Ok(Shallow::Bool)
             }
             Kind::Number => {
                 let text = node.scalar().unwrap_or_default();
@@ -106,7 +106,7 @@ impl Reading {
                     return Err(format!("{text} is not a JSON number").into());
                 }
                 self.out.push_str(&text);
-                Ok(Value::Number(0.into()))
+                Ok(Shallow::Number)
             }
             Kind::List => {
                 self.out.push('[');
@@ -117,15 +117,15 @@ impl Reading {
                     self.value(&item, depth + 1, false).map_err(|fault| fault.under(&at.to_string()))?;
                 }
                 self.out.push(']');
-                Ok(Value::Array(Vec::new()))
+                Ok(Shallow::List)
             }
-            Kind::Object => self.object(node, depth).map(Value::Object),
+            Kind::Object => self.object(node, depth).map(Shallow::Object),
             Kind::Other => Err(format!("{} is not a JSON value", node.type_name()).into()),
         }
     }
 
-    fn object<N: Node>(&mut self, node: &N, depth: usize) -> Result<Map<String, Value>, Fault> {
-        let mut shallow = Map::new();
+    fn object<N: Node>(&mut self, node: &N, depth: usize) -> Result<Vec<(String, Shallow)>, Fault> {
+        let mut shallow = Vec::new();
         self.out.push('{');
         for (at, (key, value)) in node.entries().enumerate() {
             if at > 0 {
@@ -137,7 +137,7 @@ impl Reading {
             let telling = depth < SHALLOW && matches!(&*key, "name" | "type");
             let value = self.value(&value, depth + 1, telling).map_err(|fault| fault.under(&key))?;
             if depth < SHALLOW {
-                shallow.insert(key.into_owned(), value);
+                shallow.push((key.into_owned(), value));
             }
         }
         self.out.push('}');

@@ -438,7 +438,8 @@ fn terms_of_tree(tool: &Tool) -> Terms {
         }
     }
     let mut parts = vec![tool.name().to_owned(); 3];
-    let body = tool.value(Step::Full).and_then(|value| tool.format().body(value.as_object()?));
+    let full = tool.value(Step::Full);
+    let body = if tool.format() == Format::OpenAi { full.and_then(|value| value.get("function")) } else { full };
     if let Some(body) = body {
         parts.extend(body.get("description").and_then(Value::as_str).map(str::to_owned));
         match body.get(tool.format().schema_key()) {
