@@ -1,8 +1,8 @@
 //! Threads that take what is next until nothing is left.
 
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::{process, thread};
 
 /// Threads that this process may run at a time, as it was when this was first asked: finding out reads the files of cgroups, which
@@ -81,9 +81,34 @@ pub fn on_threads<R: Send>(n_threads: usize, next: impl Fn() -> Option<(usize, R
     found.into_iter().map(|(_, one)| one).collect()
 }
 
+/// Run `act` with a way to put things aside, with which another thread does `work` meanwhile, in the order they came in.
+///
+/// Where there is no room for another thread nothing is done with them, so whoever needs the work done does it after all.
+pub fn beside<T: Send, R>(work: impl Fn(T) + Sync, act: impl FnOnce(&mut dyn FnMut(T)) -> R) -> R {
+    thread::scope(|scope| {
+        let (give, given) = mpsc::channel();
+        let mut given = Some(given);
+        act(&mut |one| {
+            if let Some(given) = given.take()
+                && let Some(permit) = Permit::take()
+            {
+                let work = &work;
+                let run = move || {
+                    let _permit = permit;
+                    given.into_iter().for_each(work);
+                };
+                // Where the system starts none, nobody takes what is given.
+                let _ = thread::Builder::new().spawn_scoped(scope, run);
+            }
+            let _ = give.send(one);
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
     use super::*;
 
@@ -100,6 +125,25 @@ mod tests {
             Some((n, on_threads(4, || count_to(n, &inner))))
         });
         assert_eq!(found, (0..50).map(|n| (0..n).collect()).collect::<Vec<Vec<usize>>>());
+    }
+
+    #[test]
+    fn what_is_put_aside_is_worked_on_once_at_the_most_and_a_panic_there_reaches_the_caller() {
+        let done = AtomicUsize::new(0);
+        let sum = beside(
+            |n: usize| _ = done.fetch_add(n, Ordering::Relaxed),
+            |put| (1..=100).inspect(|n| put(*n)).sum::<usize>(),
+        );
+        let done = done.into_inner();
+        assert!(sum == 5050 && (done == 0 || done == sum), "all of them, or no thread: {done}");
+        if processors() > 1 {
+            // Another test's call may hold the room for a thread for a while.
+            let is_caught = |_| {
+                thread::sleep(Duration::from_millis(1));
+                std::panic::catch_unwind(|| beside(|()| panic!("planted"), |put| put(()))).is_err()
+            };
+            assert!((0..2_000).any(is_caught));
+        }
     }
 
     #[test]

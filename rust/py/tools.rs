@@ -108,6 +108,11 @@ pub(super) struct Given {
 
 /// Read the tools of a list, a tuple or a `ToolSet`.
 pub(super) fn read(tools: &Bound<'_, PyAny>) -> PyResult<Given> {
+    read_with(tools, &mut |_| {})
+}
+
+/// The same, and say of each tool of a list that is not known as a whole when it has been read.
+fn read_with(tools: &Bound<'_, PyAny>, say: &mut dyn FnMut(&Arc<Tool>)) -> PyResult<Given> {
     let py = tools.py();
     if let Ok(set) = tools.cast::<ToolSet>() {
         let given = &set.get().given;
@@ -117,12 +122,12 @@ pub(super) fn read(tools: &Bound<'_, PyAny>) -> PyResult<Given> {
     let objects = objects_of(tools)?;
     let set = match Listed::find(&objects) {
         Some(set) => set,
-        None => read_anew(&objects)?,
+        None => read_anew(&objects, say)?,
     };
     Ok(Given { objects: objects.into_iter().map(Bound::unbind).collect(), set })
 }
 
-fn read_anew(objects: &[Bound<'_, PyAny>]) -> PyResult<Arc<tools::ToolSet>> {
+fn read_anew(objects: &[Bound<'_, PyAny>], say: &mut dyn FnMut(&Arc<Tool>)) -> PyResult<Arc<tools::ToolSet>> {
     let mut are_known = !objects.is_empty();
     let mut read = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
@@ -130,13 +135,16 @@ fn read_anew(objects: &[Bound<'_, PyAny>]) -> PyResult<Arc<tools::ToolSet>> {
         // Values of other types than a JSON parser's are known by what they read as.
         let passing = node.passing_hash();
         if let Some(tool) = passing.and_then(|hash| Known::with(|known| known.get(hash))) {
+            say(&tool);
             read.push(tool);
             continue;
         }
         are_known = false;
         let tool = Tool::read(&node, index)?;
         let hash = passing.unwrap_or_else(|| xxh3_128(tool.text(Step::Full).unwrap_or_default().as_bytes()));
-        read.push(Known::with(|known| known.get_or_put(hash, tool)));
+        let tool = Known::with(|known| known.get_or_put(hash, tool));
+        say(&tool);
+        read.push(tool);
     }
     let set = Arc::new(tools::ToolSet::new(read));
     // A list that comes a second time may come again; and where all were known, none of the caller's code has run since.
@@ -342,20 +350,25 @@ fn fit_tools<'py>(
         Some(tokenizer) => tokenizer.get().counter(),
         None => Tokenizer::default_one(py)?.get().counter(),
     };
-    let given = read(tools)?;
     let query = query.map(text_of).transpose()?;
+    let terms = query.as_deref().map(Terms::of).filter(|terms| !terms.is_empty());
     let used = used.unwrap_or_default();
     // An inexact counter gets its safety share.
     let room = (budget as f64 / (1.0 + counter.margin())) as u64;
-    let choose = || -> Result<Fit> {
-        let terms = query.as_deref().map(Terms::of).filter(|terms| !terms.is_empty());
-        let scores = terms.map(|terms| given.set.scores(&terms));
-        let used: Vec<&str> = used.iter().map(String::as_str).collect();
-        let wish = Wish { scores: scores.as_deref(), used: &used };
-        tools::fit(&given.set, room, wish, &*counter, &Costs::default())
+    let read_and_choose = |say: &mut dyn FnMut(&Arc<Tool>)| -> PyResult<(Given, Fit)> {
+        let given = read_with(tools, say)?;
+        let choose = || -> Result<Fit> {
+            let scores = terms.as_ref().map(|terms| given.set.scores(terms));
+            let used: Vec<&str> = used.iter().map(String::as_str).collect();
+            let wish = Wish { scores: scores.as_deref(), used: &used };
+            tools::fit(&given.set, room, wish, &*counter, &Costs::default())
+        };
+        // The first time, 500 tools take milliseconds; letting go of the GIL costs 50 ns.
+        let fit = if counter.calls_back() { choose()? } else { py.detach(choose)? };
+        Ok((given, fit))
     };
-    // The first time, 500 tools take milliseconds; letting go of the GIL costs 50 ns.
-    let fit = if counter.calls_back() { choose()? } else { py.detach(choose)? };
+    let (given, fit) =
+        if terms.is_some() { tools::split_ahead(read_and_choose) } else { read_and_choose(&mut |_| {}) }?;
     let shown = given.show(py, &fit)?.unbind();
     Ok(ToolsResult { tools: shown, fit, budget, set: given.set, counter })
 }

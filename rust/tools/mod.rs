@@ -28,7 +28,7 @@ pub use formats::Format;
 pub use shorten::Step;
 pub use tool::Tool;
 
-use crate::parallel::{on_threads, threads_for};
+use crate::parallel::{beside, on_threads, threads_for};
 use crate::relevance::{Bm25, Terms, score_all};
 
 /// What a list of tools costs beside the JSON of its tools.
@@ -55,6 +55,24 @@ const BM25: Bm25 = Bm25 { k1: 3.0, b: 0.5 };
 const BYTES_PER_THREAD: usize = 1 << 16;
 /// Tools that a thread splits at a time.
 const TOOLS_AT_ONCE: usize = 16;
+
+/// Run `act`, which says of each tool when it has been read: where that is many for the first time, another thread splits them
+/// into terms meanwhile.
+pub fn split_ahead<R>(act: impl FnOnce(&mut dyn FnMut(&Arc<Tool>)) -> R) -> R {
+    let split = |tool: Arc<Tool>| _ = tool.terms();
+    beside(split, |put| {
+        let (mut waiting, mut n_bytes) = (Vec::new(), 0);
+        act(&mut |tool| {
+            if !tool.is_split() {
+                n_bytes += tool.text(Step::Full).map_or(0, str::len);
+                waiting.push(Arc::clone(tool));
+            }
+            if n_bytes >= BYTES_PER_THREAD {
+                waiting.drain(..).for_each(&mut *put);
+            }
+        })
+    })
+}
 
 /// The tools of a request, in order.
 #[derive(Debug, Default)]
@@ -103,14 +121,12 @@ impl ToolSet {
     fn split_all(&self) {
         let n_bytes = |tool: &Tool| if tool.is_split() { 0 } else { tool.text(Step::Full).map_or(0, str::len) };
         let n_threads = threads_for(self.iter().map(n_bytes).sum(), BYTES_PER_THREAD);
-        if n_threads < 2 {
-            return;
-        }
         let taken = AtomicUsize::new(0);
+        // From the back, since `split_ahead` may still be coming from the front.
         on_threads(n_threads, || {
             let at = taken.fetch_add(TOOLS_AT_ONCE, Ordering::Relaxed);
-            let tools = self.tools.get(at..)?;
-            for tool in tools.iter().take(TOOLS_AT_ONCE) {
+            let end = self.len().checked_sub(at).filter(|end| *end > 0)?;
+            for tool in self.tools.get(end.saturating_sub(TOOLS_AT_ONCE)..end)?.iter().rev() {
                 tool.terms();
             }
             Some((at, ()))
