@@ -79,9 +79,8 @@ impl<const N: usize> Parts<N> {
         for (id, &byte) in self.ids.iter_mut().zip(&piece[..n]) {
             *id = vocabulary.single(byte);
         }
-        for (at, (key_at, pair)) in self.keys.iter_mut().zip(piece[..n].windows(2)).enumerate() {
-            *key_at = key(vocabulary.double(pair[0], pair[1]), at);
-        }
+        let sure = self.put_doubles(vocabulary, &piece[..n]);
+        self.merge_sure(vocabulary, sure, n);
         let used = n.next_multiple_of(LANES);
         let mut next = least(&self.keys[..used]);
         while next < NEVER {
@@ -89,6 +88,47 @@ impl<const N: usize> Parts<N> {
             next = self.merge(vocabulary, bits as usize % SMALL % N, bits / SMALL as Id, used);
         }
         self
+    }
+
+    /// Set the keys of single bytes. A bit for each that merges with the next one whatever else there is: what could take one of
+    /// the two from the other comes later.
+    #[inline]
+    fn put_doubles(&mut self, vocabulary: &Vocabulary, piece: &[u8]) -> u64 {
+        // Of the pair before: what it merges into, and the first merges that take its bytes to the left and, of the second, there.
+        let (mut merged, mut taken, mut second_taken) = (NONE, NONE, NONE);
+        let mut sure = 0;
+        for (at, (key_at, pair)) in self.keys.iter_mut().zip(piece.windows(2)).enumerate() {
+            let double = vocabulary.neighbours(pair[0], pair[1]);
+            *key_at = key(double.merged, at);
+            sure |= u64::from(merged < taken.min(double.taken_right)) << at;
+            (merged, taken, second_taken) = (double.merged, second_taken, double.taken_left);
+        }
+        sure |= u64::from(merged < taken) << (piece.len().max(1) - 1);
+        sure >> 1
+    }
+
+    /// Make these merges of single bytes at once: none depends on another, so the processor waits for all look-ups together.
+    #[inline]
+    fn merge_sure(&mut self, vocabulary: &Vocabulary, sure: u64, n: usize) {
+        self.alive &= !(sure << 1);
+        let mut rest = sure;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize % SMALL % N;
+            rest &= rest - 1;
+            self.ids[at] = (self.keys[at].to_bits() & !NORMAL) / SMALL as Id;
+        }
+        rest = sure;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize % SMALL % N;
+            rest &= rest - 1;
+            let next = if at + 2 < n { (at + 2).min(Self::NOWHERE) } else { Self::NOWHERE };
+            // Two bytes before where those are one part already.
+            let step = 1 + (sure << 2 >> at & 1) as usize;
+            let previous = if at == 0 { Self::NOWHERE } else { (at - step).min(Self::NOWHERE) };
+            self.keys[(at + 1).min(Self::NOWHERE)] = NEVER;
+            self.keys[at] = key(vocabulary.merged(self.ids[at], self.ids[next]), at);
+            self.keys[previous] = key(vocabulary.merged(self.ids[previous], self.ids[at]), previous % SMALL);
+        }
     }
 
     /// Make the merge of the part at `at` with the next; the next merge to make.

@@ -160,10 +160,19 @@ fn merged_by_definition(vocabulary: &Vocabulary, piece: &[u8]) -> usize {
 
 proptest! {
     #[test]
-    fn merging_pairs_is_merging_by_bytes(piece in "[a-c]{2,80}|[a-z ]{2,60}|\\PC{1,30}|[_a=-]{2,90}") {
+    fn merging_pairs_is_merging_by_bytes(
+        piece in "[a-c]{2,80}|[a-z ]{2,60}|\\PC{1,30}|[_a=-]{2,90}|[а-я]{1,40}|[的一是不了人我在有他]{1,22}|[a-zA-Z]{2,15}"
+    ) {
         for vocabulary in super::encodings::tests::vocabularies() {
             let piece = piece.as_bytes();
-            prop_assert_eq!(merge::encode_long(vocabulary, piece).len(), merged_by_definition(vocabulary, piece));
+            let expected = merge::encode_long(vocabulary, piece);
+            prop_assert_eq!(expected.len(), merged_by_definition(vocabulary, piece));
+            prop_assert_eq!(merge::count(vocabulary, piece), expected.len() as u64);
+            if piece.len() <= merge::SMALL {
+                let mut window = merge::Window::new();
+                let tokens: Vec<u32> = window.encode(vocabulary, piece).tokens().map(|(_, id)| id).collect();
+                prop_assert_eq!(tokens, expected);
+            }
         }
     }
 }

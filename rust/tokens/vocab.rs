@@ -35,8 +35,8 @@ pub(super) struct Vocabulary {
     halves: Vec<[Id; 2]>,
     /// Id of each single byte.
     singles: [Id; 256],
-    /// What two single bytes merge into, `NONE` where nothing.
-    doubles: Vec<Id>,
+    /// By two bytes.
+    doubles: Vec<Double>,
     /// One bit per hash of three bytes: whether a token can have them.
     triples: Vec<u64>,
     /// Open addressing by the first four bytes of tokens: a part of their hash, and the lengths of tokens that have them.
@@ -49,6 +49,21 @@ pub(super) struct Vocabulary {
     /// Whether `backtrack` can encode: every token comes after both its halves, as training leaves it, and the starts
     /// of tokens are few enough.
     backtracks: bool,
+}
+
+/// Two neighbouring bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Double {
+    /// What they merge into, `NONE` where nothing.
+    pub(super) merged: Id,
+    /// The earliest merge of the second alone with anything that ends in the first.
+    pub(super) taken_left: Id,
+    /// The earliest merge of the first alone with anything that begins with the second.
+    pub(super) taken_right: Id,
+}
+
+impl Double {
+    const NOTHING: Self = Self { merged: NONE, taken_left: 0, taken_right: 0 };
 }
 
 /// Bits of the hash of four bytes that are kept in their slot of `starts_of_four`.
@@ -86,7 +101,7 @@ impl Vocabulary {
             pairs: Pairs::new(&halves)?,
             halves,
             singles: [NONE; 256],
-            doubles: vec![NONE; 1 << 16],
+            doubles: vec![Double::NOTHING; 1 << 16],
             triples: vec![0; 1 << (TRIPLES_BITS - 6)],
             starts_of_four: vec![0; (n / 2).next_power_of_two()],
             n_starts: 0,
@@ -97,6 +112,7 @@ impl Vocabulary {
         for id in 0..n as Id {
             made.insert(id);
         }
+        made.find_firsts();
         made.singles.iter().all(|&id| id != NONE).then_some(made)
     }
 
@@ -121,7 +137,7 @@ impl Vocabulary {
         }
         self.backtracks &= left < id && right < id;
         match *token {
-            [first, second] => self.doubles[usize::from(first) << 8 | usize::from(second)] = id,
+            [first, second] => self.doubles[usize::from(first) << 8 | usize::from(second)].merged = id,
             [first, second, third] => {
                 let bit = triple_bit([first, second, third]);
                 self.triples[bit / 64] |= 1 << (bit % 64);
@@ -131,6 +147,35 @@ impl Vocabulary {
                 self.put_start([first, second, third, fourth], length);
             }
             _ => {}
+        }
+    }
+
+    /// Find the earliest merges that can take a byte from its neighbour. Where a token comes before its halves none is sure to be the
+    /// earliest, and all stay 0.
+    fn find_firsts(&mut self) {
+        let is_ordered = (0..).zip(&self.halves).all(|(id, &[left, right])| left == NONE || left < id && right < id);
+        if !is_ordered {
+            return;
+        }
+        for double in &mut self.doubles {
+            (double.taken_left, double.taken_right) = (NONE, NONE);
+        }
+        for id in 0..self.halves.len() as Id {
+            let [left, _] = self.halves[id as usize];
+            if left == NONE {
+                continue;
+            }
+            let range = self.range(id);
+            let width = self.width(left);
+            let at =
+                usize::from(self.bytes[range.start + width - 1]) << 8 | usize::from(self.bytes[range.start + width]);
+            let double = &mut self.doubles[at];
+            if range.len() - width == 1 {
+                double.taken_left = double.taken_left.min(id);
+            }
+            if width == 1 {
+                double.taken_right = double.taken_right.min(id);
+            }
         }
     }
 
@@ -260,6 +305,12 @@ impl Vocabulary {
     /// What two single bytes merge into, or `NONE`.
     #[inline]
     pub(super) fn double(&self, first: u8, second: u8) -> Id {
+        self.neighbours(first, second).merged
+    }
+
+    /// What is known of two neighbouring bytes.
+    #[inline]
+    pub(super) fn neighbours(&self, first: u8, second: u8) -> Double {
         self.doubles[usize::from(first) << 8 | usize::from(second)]
     }
 
