@@ -344,6 +344,8 @@ def test_read_only_containers_end_as_containers_do():
         deep = ReadOnlyList([ReadOnlyDict({"a": deep})])
     del deep
     assert (ended, [sys.getrefcount(kind) for kind in classes]) == ([1] * 50, before)
+    if sys.version_info >= (3, 14):
+        return  # the collector learns of a dict when it is made, not when a cycle is put into it behind its back
     for own in (ReadOnlyDict(), msgpack_decode(msgpack_encode({"a": 1}), frozen=True)):
         dict.__setitem__(own, "own", own)
     del own

@@ -51,6 +51,7 @@ class SqliteThreads:
         self._answers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Answers] = weakref.WeakKeyDictionary()
         self._is_closed = False
         weakref.finalize(self, _end, self._answers).atexit = False
+        self._left = weakref.finalize(self, _close, self._connections, self._pid)
 
     def worker(self, *, writes: bool) -> Worker:
         """Return the thread of the writer or of the reader.
@@ -67,6 +68,8 @@ class SqliteThreads:
                     raise ClosedError(f"this {self.owner} has no file and was made before a fork; make a new one")
                 # the parent's threads do not exist here, and its connections must not be used or closed here
                 self._pid, self._workers, self._connections = os.getpid(), {}, {}
+                self._left.detach()
+                self._left = weakref.finalize(self, _close, self._connections, self._pid)
                 self._answers.clear()
             if writes not in self._workers:
                 self._workers[writes] = Worker(f"holdall-{self.backend}-{'write' if writes else 'read'}")
@@ -201,6 +204,14 @@ class SqliteThreads:
             operation=operation,
             cause=str(error),
         )
+
+
+def _close(connections: dict[bool, sqlite3.Connection], pid: int) -> None:
+    """Close what nobody closed: of two finalizers the later made one runs first, so that the threads are at their end."""
+    if pid == os.getpid():
+        for db in connections.values():
+            db.close()
+        connections.clear()
 
 
 def _end(answers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Answers]) -> None:
