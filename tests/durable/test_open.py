@@ -17,7 +17,7 @@ import pytest
 import holdall
 from holdall import ConflictError, SessionState, UnknownNameError
 from holdall.errors import ArgumentError, ClosedError, HoldallError, RunningLoopError
-from holdall.stores.urls import mask_url
+from holdall.stores.urls import mask_url, split_url
 
 
 def new(session_id: str = "s") -> SessionState:
@@ -164,6 +164,24 @@ async def test_no_error_or_repr_shows_a_password(url: str) -> None:
         async with store:
             await store.load("x")
     assert "hunter2" not in f"{caught.value!r} {caught.value} {caught.value.figures}"
+
+
+@pytest.mark.parametrize("hosts", ["[::1]:1,b:2", "a,[::1]:1", "a:1,[::1],c:2", "[fe80::1%25eth0]:1"])
+def test_hosts_may_be_addresses_of_ipv6_wherever_they_stand(hosts: str) -> None:
+    """Newer interpreters refuse to split such a URL."""
+    assert split_url(f"x+y://u:p@{hosts}/p/q?r=s").netloc == f"u:p@{hosts}"
+    assert split_url(f"x+y://{hosts}?r=s#t")[1:] == (hosts, "", "r=s", "t")
+    for url in (f"redis+sentinel://u:p@{hosts}/main", f"postgresql://u:p@{hosts}/db"):
+        assert repr(holdall.open(url))
+
+
+@pytest.mark.parametrize("hosts", ["[::1", "::1]", "[]", "[zzz]:1", "a:1:2", "[::1]x:1"])
+def test_hosts_that_are_none_are_refused(hosts: str) -> None:
+    """Before a driver sees them."""
+    for url in (f"redis+sentinel://u:hunter2@{hosts}/main", f"postgresql://u:hunter2@{hosts}/db"):
+        with pytest.raises(ArgumentError, match="host:port") as caught:
+            holdall.open(url)
+        assert "hunter2" not in str(caught.value)
 
 
 async def test_memory_stores_are_apart() -> None:

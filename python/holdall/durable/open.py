@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from holdall.durable.backends import (
     DynamoSessionStore,
@@ -19,7 +19,7 @@ from holdall.durable.backends import (
 from holdall.durable.loop_thread import refuse_in_loop
 from holdall.durable.sync import SyncSessionStore
 from holdall.errors import ArgumentError, UnknownNameError
-from holdall.stores.urls import mask_url
+from holdall.stores.urls import mask_url, split_url
 
 if TYPE_CHECKING:
     from holdall.durable.session_store import SessionStore
@@ -38,7 +38,7 @@ SCHEMES: Final = (
     "s3://",
 )
 _REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
-_HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d{1,5})?")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[^\]]*)?\]|[^:\[\]]*)(:\d{1,5})?")
 _POSTGRES: Final = frozenset({"postgresql", "postgres"})
 _AWS: Final = {"dynamodb": DynamoSessionStore, "s3": S3SessionStore}
 _MONGODB: Final = frozenset({"mongodb", "mongodb+srv"})
@@ -130,11 +130,7 @@ def _sqlite_path(url: str, rest: str) -> str:
 
 
 def _check_host(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        # Python's text may quote the part that holds the password.
-        raise ArgumentError(f"cannot read {mask_url(url)}: its host part is malformed") from None
+    parts = split_url(url)
     hosts = parts.netloc.rpartition("@")[2]
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise ArgumentError(f"cannot read {mask_url(url)}: its hosts are not host:port, with commas between several")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from redis.asyncio import Redis, Sentinel
 
 from holdall.errors import ArgumentError
+from holdall.stores.urls import split_url
 
 
 class Sentinels(Sentinel):
@@ -65,7 +66,7 @@ def from_sentinels(
     Raises:
         ArgumentError: The URL names no service.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     username, _, password = credentials.partition(":")
     service, _, db = parts.path.strip("/").partition("/")

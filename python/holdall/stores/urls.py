@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
 from holdall.errors import ArgumentError
 
@@ -20,6 +21,13 @@ def mask_url(url: str) -> str:
     """Return the URL with its password, and every query field that looks like one, shown as ***."""
     masked = _USERINFO.sub(lambda found: f"{found['scheme']}{found['user']}:***@{found['rest']}", url)
     return _SECRET_FIELDS.sub(lambda found: f"{found['field']}***", masked)
+
+
+def split_url(url: str) -> SplitResult:
+    """Split a URL as `urlsplit` does, but for its hosts: newer ones of it refuse a bracket that is not the first of them."""
+    scheme, _, rest = url.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}://{rest[len(hosts) :]}")._replace(netloc=hosts)
 
 
 def unreadable(url: str, error: Exception) -> ArgumentError:
