@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: build test full lint bench wheel
+.PHONY: build test full lint bench wheel wheel-2014
 
 .venv/bin/maturin:
 	python3 -m venv .venv
@@ -31,3 +31,8 @@ bench: build
 
 wheel: .venv/bin/maturin
 	.venv/bin/maturin build --release --out dist
+
+# For glibc 2.17 and newer, wherever it is built.
+wheel-2014: .venv/bin/maturin
+	.venv/bin/pip install -q ziglang
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/maturin build --release --zig --compatibility manylinux2014 --out dist
