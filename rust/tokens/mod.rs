@@ -4,6 +4,7 @@ mod backtrack;
 mod bpe;
 mod classes;
 mod cut;
+mod doubles;
 mod encodings;
 mod ends;
 mod many;

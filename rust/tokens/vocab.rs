@@ -6,6 +6,7 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use super::doubles::{Double, Doubles};
 use super::packed;
 use super::pairs::Pairs;
 use crate::{Error, Result};
@@ -35,8 +36,7 @@ pub(super) struct Vocabulary {
     halves: Vec<[Id; 2]>,
     /// Id of each single byte.
     singles: [Id; 256],
-    /// By two bytes.
-    doubles: Vec<Double>,
+    doubles: Doubles,
     /// One bit per hash of three bytes: whether a token can have them.
     triples: Vec<u64>,
     /// Open addressing by the first four bytes of tokens: a part of their hash, and the lengths of tokens that have them.
@@ -49,21 +49,6 @@ pub(super) struct Vocabulary {
     /// Whether `backtrack` can encode: every token comes after both its halves, as training leaves it, and the starts
     /// of tokens are few enough.
     backtracks: bool,
-}
-
-/// Two neighbouring bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Double {
-    /// What they merge into, `NONE` where nothing.
-    pub(super) merged: Id,
-    /// The earliest merge of the second alone with anything that ends in the first.
-    pub(super) taken_left: Id,
-    /// The earliest merge of the first alone with anything that begins with the second.
-    pub(super) taken_right: Id,
-}
-
-impl Double {
-    const NOTHING: Self = Self { merged: NONE, taken_left: 0, taken_right: 0 };
 }
 
 /// Bits of the hash of four bytes that are kept in their slot of `starts_of_four`.
@@ -101,7 +86,7 @@ impl Vocabulary {
             pairs: Pairs::new(&halves)?,
             halves,
             singles: [NONE; 256],
-            doubles: vec![Double::NOTHING; 1 << 16],
+            doubles: Doubles::new(),
             triples: vec![0; 1 << (TRIPLES_BITS - 6)],
             starts_of_four: vec![0; (n / 2).next_power_of_two()],
             n_starts: 0,
@@ -112,7 +97,11 @@ impl Vocabulary {
         for id in 0..n as Id {
             made.insert(id);
         }
-        made.find_firsts();
+        let mut doubles = std::mem::take(&mut made.doubles);
+        if let Some(merges) = made.merges() {
+            doubles.find_firsts(merges);
+        }
+        made.doubles = doubles;
         made.singles.iter().all(|&id| id != NONE).then_some(made)
     }
 
@@ -137,7 +126,7 @@ impl Vocabulary {
         }
         self.backtracks &= left < id && right < id;
         match *token {
-            [first, second] => self.doubles[usize::from(first) << 8 | usize::from(second)].merged = id,
+            [first, second] => self.doubles.put(first, second, id),
             [first, second, third] => {
                 let bit = triple_bit([first, second, third]);
                 self.triples[bit / 64] |= 1 << (bit % 64);
@@ -150,33 +139,11 @@ impl Vocabulary {
         }
     }
 
-    /// Find the earliest merges that can take a byte from its neighbour. Where a token comes before its halves none is sure to be the
-    /// earliest, and all stay 0.
-    fn find_firsts(&mut self) {
-        let is_ordered = (0..).zip(&self.halves).all(|(id, &[left, right])| left == NONE || left < id && right < id);
-        if !is_ordered {
-            return;
-        }
-        for double in &mut self.doubles {
-            (double.taken_left, double.taken_right) = (NONE, NONE);
-        }
-        for id in 0..self.halves.len() as Id {
-            let [left, _] = self.halves[id as usize];
-            if left == NONE {
-                continue;
-            }
-            let range = self.range(id);
-            let width = self.width(left);
-            let at =
-                usize::from(self.bytes[range.start + width - 1]) << 8 | usize::from(self.bytes[range.start + width]);
-            let double = &mut self.doubles[at];
-            if range.len() - width == 1 {
-                double.taken_left = double.taken_left.min(id);
-            }
-            if width == 1 {
-                double.taken_right = double.taken_right.min(id);
-            }
-        }
+    /// Every token that a merge makes: its bytes, and how many of them are the left half's. `None` where one comes before a half.
+    fn merges(&self) -> Option<impl Iterator<Item = (Id, &[u8], usize)>> {
+        let all = || (0..).zip(&self.halves).filter(|(_, [left, _])| *left != NONE);
+        let is_ordered = all().all(|(id, &[left, right])| left < id && right < id);
+        is_ordered.then(|| all().map(|(id, &[left, _])| (id, self.token(id), self.width(left))))
     }
 
     /// Bytes of the longest token.
@@ -311,7 +278,7 @@ impl Vocabulary {
     /// What is known of two neighbouring bytes.
     #[inline]
     pub(super) fn neighbours(&self, first: u8, second: u8) -> Double {
-        self.doubles[usize::from(first) << 8 | usize::from(second)]
+        self.doubles.at(first, second)
     }
 
     /// What two neighbours merge into, or `NONE`.
