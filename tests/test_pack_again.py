@@ -250,3 +250,25 @@ def test_a_packer_without_memory_packs_the_same() -> None:
     assert seen(packer, messages) == seen(packer, messages)
     text_in_place(messages)
     assert seen(packer, messages) == seen(ContextWindowPacker(250, TOKENIZER), copy.deepcopy(messages))
+
+
+def test_the_attributes_of_objects_are_read_again():
+    """What `vars` gives may be changed by way of the object, which the interpreter does without a word to the dict."""
+
+    class Message:
+        def __init__(self, content: str) -> None:
+            self.role, self.content = "user", content
+
+    objects = [Message(text(20 + n)) for n in range(4)]
+    messages = [vars(one) for one in objects]
+    packer = ContextWindowPacker(10_000, tokenizer=TOKENIZER)
+    for n in range(30):
+        for one in objects:
+            one.content = text(3 + n)
+        fresh = ContextWindowPacker(10_000, tokenizer=TOKENIZER)
+        assert seen(packer, messages) == seen(fresh, messages)
+        assert seen(packer, messages) == seen(fresh, messages)
+    objects[2].name = "Ann"
+    del objects[1].content
+    objects[1].content = "again"
+    assert seen(packer, messages) == seen(ContextWindowPacker(10_000, tokenizer=TOKENIZER), messages)

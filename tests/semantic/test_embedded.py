@@ -146,7 +146,8 @@ async def test_a_reader_that_missed_too_many_deletes_reads_anew(
         assert len(await other.search("word", k=100)) == 20
         for n in range(12):
             await memory.delete([str(n)])
-        assert sqlite3.connect(path).execute("SELECT count(*) FROM gone").fetchone()[0] <= 4
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            assert db.execute("SELECT count(*) FROM gone").fetchone()[0] <= 4
         assert sorted(int(hit.id) for hit in await other.search("word", k=100)) == list(range(12, 20))
         assert sorted(int(hit.id) for hit in await other.search(vector=[1.0, 1.0], k=100)) == list(range(12, 20))
 
