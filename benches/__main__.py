@@ -57,7 +57,8 @@ def sections(table: list[Row], *, is_all: bool) -> list[tuple[str, list[Row]]]:
     for promise in PROMISES:
         if promise.bench in ran:
             rows = [row for row in table if promise.covers(row["bench"], row["what"])]
-            found.append((promise.title, rows or [{"what": "not measured", "bench": promise.bench, "failed": True}]))
+            what = f"not measured: first run {promise.first}" if promise.first else "not measured"
+            found.append((promise.title, rows or [{"what": what, "bench": promise.bench, "failed": True}]))
             shown |= {id(row) for row in rows}
     for bench in dict.fromkeys(row["bench"] for row in table):
         rest = [row for row in table if row["bench"] == bench and id(row) not in shown]

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 
 class Promise(NamedTuple):
-    """One promise: its rows are those of `bench` whose `what` matches."""
+    """One promise: its rows are those of `bench` whose `what` matches. What is to be run `first`, where there are none without."""
 
     title: str
     bench: str
     pattern: str
+    first: str = ""
 
     def covers(self, bench: str, what: str) -> bool:
         """Whether a row belongs to it."""
@@ -33,7 +34,12 @@ PROMISES = (
     Promise("32 sessions at once through one store", "sessions", r"."),
     Promise("update of one key by 8 processes", "state", r": 8 processes update one key"),
     Promise("evidence recall, no model", "recall", r"^evidence recall, .*\)$"),
-    Promise("evidence recall, embedder given", "recall", r", MiniLM given$"),
+    Promise(
+        "evidence recall, embedder given",
+        "recall",
+        r", MiniLM given$",
+        first="python -m benches.embeddings, which takes a quarter of an hour",
+    ),
     Promise("tool recall", "tools", r"^tool recall "),
     Promise("input dollars of `stable`", "stable", r"^input dollars of stable"),
     Promise("evidence in the window of `stable`", "stable", r"^evidence in the window of stable"),
