@@ -442,12 +442,12 @@ fn terms_of_tree(tool: &Tool) -> Terms {
     let body = if tool.format() == Format::OpenAi { full.and_then(|value| value.get("function")) } else { full };
     if let Some(body) = body {
         parts.extend(body.get("description").and_then(Value::as_str).map(str::to_owned));
-        match body.get(tool.format().schema_key()) {
-            Some(value @ Value::Object(_)) => schema(value, &mut parts),
-            _ if tool.format() == Format::Opaque => {
-                parts.extend(body.get("type").and_then(Value::as_str).map(str::to_owned));
-            }
-            _ => {}
+        if let Some(value @ Value::Object(_)) = body.get(tool.format().schema_key()) {
+            schema(value, &mut parts);
+        }
+        // What a provider runs itself is known by its type, whatever else it says.
+        if tool.format() == Format::Opaque {
+            parts.extend(body.get("type").and_then(Value::as_str).map(str::to_owned));
         }
     }
     Terms::of_parts(parts.iter().map(|part| (part.as_str(), 1)))
