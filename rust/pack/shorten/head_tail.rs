@@ -1,5 +1,7 @@
 //! The head and the tail of a text, with the cut between them marked.
 
+use unicode_segmentation::UnicodeSegmentation;
+
 use super::seam::Seams;
 use super::{Rendition, fence, with_commas};
 use crate::Result;
@@ -70,6 +72,12 @@ fn mark(n_cut: u64) -> String {
     format!("[... {} tokens cut ...]", with_commas(n_cut))
 }
 
+/// A text without the white space it begins with, but for a space that a combining mark stands on: the two are one character.
+pub(super) fn trimmed_start(text: &str) -> &str {
+    let white = text.graphemes(true).take_while(|one| one.chars().all(char::is_whitespace)).map(str::len).sum();
+    text.get(white..).unwrap_or_default()
+}
+
 /// Head, mark and tail, of which head and tail have about `room` tokens.
 fn cut(text: &str, tokens: u64, room: u64, seams: &Seams<'_>, counter: &dyn Counter) -> Result<Option<Rendition>> {
     let per_token = text.len() as f64 / tokens.max(1) as f64;
@@ -101,7 +109,7 @@ fn cut(text: &str, tokens: u64, room: u64, seams: &Seams<'_>, counter: &dyn Coun
     let tail = if tail_start == 0 || text[..tail_start].ends_with('\n') {
         tail.trim_start_matches(['\n', '\r'])
     } else {
-        tail.trim_start()
+        trimmed_start(tail)
     };
     if head.is_empty() && tail.is_empty() {
         return Ok(None);

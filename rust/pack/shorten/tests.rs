@@ -104,6 +104,15 @@ fn any_text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
 }
 
+#[test]
+fn a_mark_stays_on_the_space_it_stands_on() {
+    for (text, rest) in
+        [("  \t \u{d48}x", " \u{d48}x"), (" \u{301}", " \u{301}"), ("\n\u{301}", "\u{301}"), (" x", "x"), ("  ", "")]
+    {
+        assert_eq!(super::head_tail::trimmed_start(text), rest, "{text:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
