@@ -16,6 +16,7 @@ from tests.servers.fixtures import (  # noqa: F401 - fixtures
     aws_server,
     cluster_server,
     mongodb_server,
+    namespace,
     pgbouncer_server,
     postgres_server,
     proxy_to,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -43,6 +44,12 @@ def mongodb_server() -> Iterator[Mongo]:
     server = Mongo()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace on a server that other tests use too."""
+    return f"n{secrets.token_hex(4)}"
 
 
 @pytest.fixture(scope="session")

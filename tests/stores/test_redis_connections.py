@@ -23,11 +23,6 @@ pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
-def namespace() -> str:
-    return f"n{secrets.token_hex(4)}"
-
-
-@pytest.fixture
 def failing_cluster() -> Iterator[Cluster]:
     """Three masters with a replica each, for one test to kill."""
     servers = Cluster(valkey_program(), has_replicas=True)

@@ -42,11 +42,6 @@ pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
-def namespace() -> str:
-    return f"n{secrets.token_hex(4)}"
-
-
-@pytest.fixture
 async def admin(valkey_server: Node) -> AsyncIterator[Redis]:
     async with Redis.from_url(valkey_server.url) as client:
         yield client
