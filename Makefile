@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 .venv/bin/maturin:
 	python3 -m venv .venv
 	.venv/bin/pip install -q 'maturin>=1.9.4,<2'
-	.venv/bin/maturin develop --release --extras dev,bench
+	.venv/bin/pip install -q -e ".[dev,bench]"
 
 build: .venv/bin/maturin
 	.venv/bin/maturin develop --release
