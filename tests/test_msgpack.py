@@ -513,19 +513,24 @@ def test_nothing_leaks():
         with contextlib.suppress(EncodeError):
             msgpack_encode([FUZZED, [object()]])
 
+    def grown() -> tuple[int, list[tracemalloc.Statistic]]:
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(10):
+                work()
+            gc.collect()
+            after = tracemalloc.get_traced_memory()[0]
+            return after - before, tracemalloc.take_snapshot().statistics("lineno")[:5]
+        finally:
+            tracemalloc.stop()
+
     for _ in range(3):
         work()
     gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(30):
-            work()
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 20_000
+    # A leak is in every round. What other threads of this process and the interpreter's own tables take is in one.
+    least, where = min((grown() for _ in range(3)), key=lambda found: found[0])
+    assert least < 7_000, where
 
 
 def test_the_limits_hold_in_a_fresh_process_with_its_standard_limits():

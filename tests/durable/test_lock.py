@@ -220,8 +220,8 @@ async def test_a_lock_is_never_held_past_its_end(name: str, hangs: bool) -> None
     started = time.monotonic()
     with pytest.raises(LockLostError):
         async with hold(lock, name, ttl_s=0.2):
-            await asyncio.sleep(5)
-    assert time.monotonic() - started < 2
+            await asyncio.sleep(60)
+    assert time.monotonic() - started < 20
     assert lock.n_asked == 1 if hangs else lock.n_asked >= 2
 
 

@@ -144,7 +144,7 @@ async def test_a_dead_workers_lease_ends(store: SessionStore) -> None:
     await hung.began.wait()
     began = time.monotonic()
     assert await ToolResultCache(store, lease_s=0.2).get_or_call(name, {}, lambda: "mine") == "mine"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     holder.cancel()
     await asyncio.wait({holder})
     assert await ToolResultCache(store).get(name, {}) == Hit("mine")
@@ -181,7 +181,7 @@ async def test_an_error_is_not_kept_and_holds_up_nobody(store: SessionStore) -> 
     assert all(isinstance(result, LookupError) for result in results)
     began = time.monotonic()
     assert await ToolResultCache(store).get_or_call(name, {}, lambda: "now it works") == "now it works"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 async def test_what_is_forgotten_while_a_call_is_under_way_is_not_kept(store: SessionStore) -> None:
