@@ -9,10 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from holdall.cli.files import UsageError
+from holdall.cli.files import UsageError, tokens
 from holdall.durable.advise import Survives, Workload, advise, document
 
 _WIDTH: Final = 100
+_TOKENS: Final = ("tokens_per_turn", "window")
 
 
 def register(subparsers: Any) -> None:
@@ -30,7 +31,8 @@ def register(subparsers: Any) -> None:
         elif isinstance(field.default, str):
             parser.add_argument(name, dest=field.name, choices=get_args(Survives), help=text)
         else:
-            parser.add_argument(name, dest=field.name, type=type(field.default), metavar="N", help=text)
+            kind = tokens if field.name in _TOKENS else type(field.default)
+            parser.add_argument(name, dest=field.name, type=kind, metavar="N", help=text)
     parser.add_argument("--workload", metavar="FILE", help="JSON with the same names; options go before it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdall.cli.demo_worker import n_steps
-from holdall.cli.files import UsageError, printable
+from holdall.cli.demo_worker import OUTPUT_RESERVE, n_steps
+from holdall.cli.files import UsageError, printable, tokens
 
 # A step takes about 80 ms, most of it the pretended model; a kill falls anywhere in it.
 _KILL_WITHIN_S: Final = 0.085
@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
         ),
     )
     parser.add_argument("--seed", type=int, help="which step is killed, and how far into it; random by default")
-    parser.add_argument("--max-tokens", type=int, default=4096, metavar="N", help="the window's size (4096)")
+    parser.add_argument("--max-tokens", type=tokens, default=4096, metavar="N", help="the window's size (4096)")
     parser.add_argument("--keep", metavar="FOLDER", help="leave the SQLite file and the effects in this folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -54,8 +54,8 @@ class Worker(NamedTuple):
 
 def run(args: argparse.Namespace) -> int:
     """Tell the whole story; 0 when nothing was lost and nothing was done twice."""
-    if args.max_tokens < 1:
-        raise UsageError(f"--max-tokens {args.max_tokens}: at least 1")
+    if args.max_tokens <= OUTPUT_RESERVE:
+        raise UsageError(f"--max-tokens {args.max_tokens}: more than the {OUTPUT_RESERVE} that are kept for the answer")
     seed = random.SystemRandom().randrange(10_000) if args.seed is None else args.seed
     if args.keep is None:
         with tempfile.TemporaryDirectory(prefix="holdall-demo-") as made:
@@ -63,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.keep)
     if (folder / "sessions.db").exists() or (folder / "effects.jsonl").exists():
         raise UsageError(f"{folder} holds an earlier demo; name an empty folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror or error}") from None
     return _story(folder, seed, args)
 
 
@@ -75,10 +78,14 @@ def _story(folder: Path, seed: int, args: argparse.Namespace) -> int:
     tell(f"An agent session of {total} steps, checkpointed to {folder / 'sessions.db'} (seed {seed})\n")
     started = time.monotonic()
     first = _work(folder, args.max_tokens, tell, kill=(victim, after_s))
+    if first.exit_code > 0:
+        return first.exit_code  # it has said why
     tell(f"\n  SIGKILL to process {first.pid}, {after_s * 1000:.0f} ms into step {victim}\n")
     second = _work(folder, args.max_tokens, tell)
+    if second.exit_code > 0:
+        return second.exit_code
     if second.exit_code:
-        raise UsageError(f"the second worker failed with exit code {second.exit_code}")
+        raise UsageError(f"the second worker was killed by signal {-second.exit_code}")
     report = reconcile(folder, first, second) | {
         "seed": seed,
         "killed_pid": first.pid,
@@ -97,7 +104,8 @@ def _story(folder: Path, seed: int, args: argparse.Namespace) -> int:
 def _work(folder: Path, max_tokens: int, tell: Any, kill: tuple[int, float] | None = None) -> Worker:
     """Run one worker to its end, or kill it so many seconds after it started a step."""
     command = [sys.executable, "-m", "holdall.cli.demo_worker", str(folder), str(max_tokens)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
+    # In a session of its own, where Ctrl-C does not reach it: it is this process that stops, and ends it.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)  # noqa: S603 - our own module
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     said: list[dict[str, Any]] = []
     try:

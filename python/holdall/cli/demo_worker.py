@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
+from holdall.errors import HoldallError
+
 if TYPE_CHECKING:
     from holdall.durable.run import Step, StepRun
 
 SESSION_ID: Final = "demo"
+OUTPUT_RESERVE: Final = 512
 _MODEL_S: Final = 0.06
 _TOOL_S: Final = 0.01
 
@@ -98,7 +101,9 @@ async def work(folder: Path, max_tokens: int) -> None:
     from holdall.durable.open import open as open_store
     from holdall.durable.run import Step
 
-    packer = ContextWindowPacker(max_tokens=max_tokens, tokenizer=Tokenizer("o200k_base"), output_reserve=512)
+    packer = ContextWindowPacker(
+        max_tokens=max_tokens, tokenizer=Tokenizer("o200k_base"), output_reserve=OUTPUT_RESERVE
+    )
     conversation = recorded()
     outside = Outside(folder / "effects.jsonl")
 
@@ -149,7 +154,11 @@ async def work(folder: Path, max_tokens: int) -> None:
 
 def main() -> int:
     """Run as `python -m holdall.cli.demo_worker FOLDER MAX_TOKENS`."""
-    asyncio.run(work(Path(sys.argv[1]), int(sys.argv[2])))
+    try:
+        asyncio.run(work(Path(sys.argv[1]), int(sys.argv[2])))
+    except HoldallError as error:
+        print(f"holdall demo: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,10 +1,14 @@
-"""Read what a command is given: JSON or JSONL, from a file or standard input."""
+"""Read what a command is given, JSON or JSONL, from a file or standard input, and write what it makes."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
+import shutil
+import stat
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -126,7 +130,7 @@ def tokenizer_of(args: argparse.Namespace) -> Tokenizer:
     """Return the tokenizer of `--model` or `--encoding`."""
     from holdall import Tokenizer
 
-    if not args.model:
+    if args.model is None:
         return Tokenizer(args.encoding)
     try:
         return Tokenizer.for_model(args.model)
@@ -159,3 +163,38 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() or c == " " else c.encode("unicode_escape").decode("ascii", "replace") for c in text
     )
+
+
+def print_json(text: str) -> None:
+    """Print text of JSON; what the output's encoding cannot show is escaped as JSON escapes it."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
+    sys.stdout.write(text)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file whole or not at all: beside its name first, so that a full disk never leaves half of it.
+
+    A link stays a link and a file keeps its mode; what is no file, as a pipe or a device, is written to and not replaced.
+    """
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        exists = target.exists()
+        if exists and not stat.S_ISREG(target.stat().st_mode):
+            with target.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+                stream.write(text)
+            return
+        try:
+            partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+            if exists:
+                shutil.copymode(target, partial)
+            partial.replace(target)
+        except OSError:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

@@ -37,12 +37,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _ready(sys.stdout, sys.stderr)
+    args = argparse.Namespace(command="")
     try:
-        args = parser().parse_args(argv)
-    except SystemExit as stop:  # argparse prints and exits: 0 for --help, 2 for wrong usage
-        return stop.code if isinstance(stop.code, int) else 2
-    try:
-        code: int = args.run(args)
+        try:
+            args = parser().parse_args(argv)
+            code: int = args.run(args)
+        except SystemExit as stop:  # argparse prints and exits: 0 for --help, 2 for wrong usage
+            code = stop.code if isinstance(stop.code, int) else 2
         sys.stdout.flush()
     except (UsageError, ArgumentError, MessageError, ToolSchemaError) as error:
         return _fail(args.command, error, 2)
@@ -75,5 +76,5 @@ def _give_up_output() -> None:
 
 
 def _fail(command: str, error: object, code: int) -> int:
-    print(f"holdall {command}: {error}", file=sys.stderr)
+    print(f"{f'holdall {command}'.strip()}: {error}", file=sys.stderr)
     return code

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
-from holdall.cli.files import UsageError, read_conversation, read_tools, tokenizer_of, tokens
+from holdall.cli.files import print_json, read_conversation, read_tools, tokenizer_of, tokens, write_text
 
 DEFAULT_MAX_TOKENS = 16_000
 
@@ -67,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if tools is not None:
         request["tools"] = result.tools
     if args.out:
-        _write(args.out, request)
+        write_text(args.out, json.dumps(request, ensure_ascii=False, indent=2))
     if args.json:
         report = {
             "tokens": result.tokens,
@@ -77,25 +74,9 @@ def run(args: argparse.Namespace) -> int:
             "kept": [kept._asdict() for kept in result.kept],
             "dropped": [dropped._asdict() for dropped in result.dropped],
         }
-        # Not ASCII-escaped, except where a lone surrogate could not be printed.
-        text = json.dumps({"request": request, "report": report}, ensure_ascii=False)
-        sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+        print_json(json.dumps({"request": request, "report": report}, ensure_ascii=False) + "\n")
     else:
         print(result.explain())
         if args.out:
             print(f"written: {args.out}")
     return 0
-
-
-def _write(path: str, request: dict[str, Any]) -> None:
-    """Write the request beside its final name first, so that a full disk never leaves half a file."""
-    target = Path(path)
-    text = json.dumps(request, ensure_ascii=False, indent=2)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-        partial.replace(target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shutil
 import sys
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdall.cli.files import UsageError, printable, tokens
+from holdall.cli.files import UsageError, print_json, printable, tokens, write_text
 
 DEFAULT_BUDGETS = (4_000, 8_000, 16_000)
 # Work shorter than this needs no progress; then it is told this often, on a line of its own where nobody watches.
@@ -75,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     for target in (args.report, args.csv):
         if target is not None and not Path(target).absolute().parent.is_dir():
             raise UsageError(f"cannot write {target}: there is no folder {Path(target).parent}")
+        if target is not None and Path(target).is_dir():
+            raise UsageError(f"cannot write {target}: Is a directory")
     # As `python -m` does, so that module:function finds what lies here.
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -95,11 +96,14 @@ def run(args: argparse.Namespace) -> int:
     finally:
         progress.end()
     if args.csv:
-        _write(args.csv, to_csv(outcome))
+        write_text(args.csv, to_csv(outcome))
     if args.report:
-        _write(args.report, to_page(outcome))
+        write_text(args.report, to_page(outcome))
     # Files first: the reader of the table may leave early.
-    print(to_json(outcome) if args.json else printable_lines(render(outcome)))
+    if args.json:
+        print_json(to_json(outcome) + "\n")
+    else:
+        print(printable_lines(render(outcome)))
     if args.report:
         print(f"report: {args.report}", file=sys.stderr if args.json else sys.stdout)
     return 0
@@ -150,16 +154,3 @@ class _Progress:
         if self.watched and self.width:
             sys.stderr.write("\r" + " " * self.width + "\r")
             sys.stderr.flush()
-
-
-def _write(path: str, text: str) -> None:
-    """Write beside the final name first, so that a full disk never leaves half a file."""
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-        partial.replace(target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

@@ -8,10 +8,9 @@ import dataclasses
 import json
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdall.cli.files import UsageError, printable, read_text
+from holdall.cli.files import UsageError, print_json, printable, read_text, write_text
 from holdall.errors import DecodeError, NotFoundError, StaleFenceError
 
 if TYPE_CHECKING:
@@ -175,15 +174,9 @@ async def export_lines(store: SessionStore, args: argparse.Namespace) -> int:
 
     lines = [line async for line in export_session(store, args.session_id)]
     if args.out is None:
-        sys.stdout.writelines(lines)
-        return 0
-    target = Path(args.out)
-    written = target.with_name(f".{target.name}.part")
-    try:
-        written.write_text("".join(lines), encoding="utf-8")
-        written.replace(target)
-    except OSError as error:
-        raise UsageError(f"{args.out}: {error.strerror}") from None
+        print_json("".join(lines))
+    else:
+        write_text(args.out, "".join(lines))
     return 0
 
 

@@ -6,9 +6,10 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -196,9 +197,10 @@ def _side_by_side(tasks: Sequence[_Named], jobs: int, progress: Progress | None)
     with ProcessPoolExecutor(
         min(jobs, len(tasks)), mp_context=context, initializer=_count_into, initargs=(counter,)
     ) as pool:
-        futures = {pool.submit(_run_counted, tasks[n]): n for n in order}
-        pending = set(futures)
         try:
+            with _no_interrupt():
+                futures = {pool.submit(_run_counted, tasks[n]): n for n in order}
+            pending = set(futures)
             while pending:
                 finished, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
                 for future in finished:
@@ -214,9 +216,23 @@ def _side_by_side(tasks: Sequence[_Named], jobs: int, progress: Progress | None)
         except BaseException:
             with counter.get_lock():
                 counter.value = STOP
-            pool.shutdown(wait=False, cancel_futures=True)
+            # The counter must outlive those that still start.
+            pool.shutdown(cancel_futures=True)
             raise
     return done
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Hold Ctrl-C back; a process that is started meanwhile never hears of it, not even while it imports what it runs."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_travels(tasks: Sequence[_Named]) -> None:
