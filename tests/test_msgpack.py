@@ -528,9 +528,9 @@ def test_nothing_leaks():
     for _ in range(3):
         work()
     gc.collect()
-    # A leak is in every round. What other threads of this process and the interpreter's own tables take is in one.
+    # A leak is in every round; what other threads of this process take is in one.
     least, where = min((grown() for _ in range(3)), key=lambda found: found[0])
-    assert least < 7_000, where
+    assert least < 2_000, where
 
 
 def test_the_limits_hold_in_a_fresh_process_with_its_standard_limits():

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::Error;
 
@@ -57,7 +57,8 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             return Ok(raised.unwrap_or_else(|| PyRuntimeError::new_err(text.clone())));
         }
     };
-    let class = py.import("holdall.errors")?.getattr(class)?;
+    // One string for each name: CPython's cache of look-ups keeps every other that it has seen.
+    let class = py.import("holdall.errors")?.getattr(PyString::intern(py, class))?;
     let exception = class.call((error.to_string(),), Some(&figures))?;
     Ok(PyErr::from_value(exception))
 }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -185,10 +186,10 @@ fn checked_summary(answer: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = answer.cast::<PyString>() {
         return Ok(text_of(text)?.into_owned());
     }
-    if answer.hasattr("__await__")? {
-        if answer.hasattr("close")? {
+    if answer.hasattr(intern!(answer.py(), "__await__"))? {
+        if answer.hasattr(intern!(answer.py(), "close"))? {
             // An un-awaited coroutine would warn when it is collected.
-            answer.call_method0("close")?;
+            answer.call_method0(intern!(answer.py(), "close"))?;
         }
         let text = "the summarizer is async; await apack or apack_messages instead";
         return Err(Error::Summarizer(text.to_owned()).into());

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
@@ -274,7 +275,7 @@ impl Packer {
         let per_request = settings.overhead.per_request;
         *calibrated = Calibrated { settings: Arc::new(settings), margin: found.scale - 1.0 };
         drop(calibrated);
-        let class = py.import("holdall.context.report")?.getattr("Calibration")?;
+        let class = py.import("holdall.context.report")?.getattr(intern!(py, "Calibration"))?;
         class.call1((found.scale - 1.0, per_request, found.worst, samples.len()))
     }
 

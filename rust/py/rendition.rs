@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
@@ -71,7 +72,7 @@ impl Rendition {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
         let it = slf.get();
-        let rebuild = py.import("holdall._native")?.getattr("_rendition")?;
+        let rebuild = py.import("holdall._native")?.getattr(intern!(py, "_rendition"))?;
         Ok((rebuild, (it.text.clone_ref(py), it.fidelity, it.tokens, it.name.clone()).into_pyobject(py)?))
     }
 }

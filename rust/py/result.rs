@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyIterator, PyList, PyTuple, PyType};
+use pyo3::types::{PyIterator, PyList, PyString, PyTuple, PyType};
 
 use super::item::ContextItem;
 use super::tokens::text_of;
@@ -145,12 +146,12 @@ impl PackResult {
     /// Index of the first equal element.
     #[pyo3(signature = (value, start=0, stop=isize::MAX))]
     fn index(&self, py: Python<'_>, value: &Bound<'_, PyAny>, start: isize, stop: isize) -> PyResult<usize> {
-        self.sequence.bind(py).call_method1("index", (value, start, stop))?.extract()
+        self.sequence.bind(py).call_method1(intern!(py, "index"), (value, start, stop))?.extract()
     }
 
     /// How many elements are equal to the value.
     fn count(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.sequence.bind(py).call_method1("count", (value,))?.extract()
+        self.sequence.bind(py).call_method1(intern!(py, "count"), (value,))?.extract()
     }
 
     #[classmethod]
@@ -317,7 +318,7 @@ impl PackResult {
 }
 
 fn row_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import("holdall.context.report")?.getattr(name)
+    py.import("holdall.context.report")?.getattr(PyString::intern(py, name))
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

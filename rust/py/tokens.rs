@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PySlice, PyString, PyTuple, PyType};
 
@@ -274,7 +275,7 @@ pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str
 
 /// The characters of a string with surrogates, each with the number of Python characters it stands for.
 fn code_units(text: &Bound<'_, PyString>) -> PyResult<Vec<(char, usize)>> {
-    let encoded = text.call_method1("encode", ("utf-32-le", "surrogatepass"))?;
+    let encoded = text.call_method1(intern!(text.py(), "encode"), ("utf-32-le", "surrogatepass"))?;
     let encoded: &[u8] = encoded.extract()?;
     let (codes, _) = encoded.as_chunks::<4>();
     let mut codes = codes.iter().map(|code| u32::from_le_bytes(*code)).peekable();

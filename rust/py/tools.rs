@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 use serde_json::Value;
@@ -293,7 +294,7 @@ impl ToolsResult {
     /// What is in: index into the tools given, "full" or "shortened", and tokens.
     #[getter]
     fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let class = py.import("holdall.context.report")?.getattr("Kept")?;
+        let class = py.import("holdall.context.report")?.getattr(intern!(py, "Kept"))?;
         let mut rows = Vec::new();
         for (index, (tool, shown)) in self.set.iter().zip(&self.fit.shown).enumerate() {
             if let Shown::As(step) = shown {
@@ -308,7 +309,7 @@ impl ToolsResult {
     /// What is not: index, tokens in full, and `over_budget` or `too_large`.
     #[getter]
     fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let class = py.import("holdall.context.report")?.getattr("Dropped")?;
+        let class = py.import("holdall.context.report")?.getattr(intern!(py, "Dropped"))?;
         let costs = Costs::default();
         let mut rows = Vec::new();
         for (index, (tool, shown)) in self.set.iter().zip(&self.fit.shown).enumerate() {
