@@ -33,13 +33,18 @@ SCHEMES: Final = (
     "rediss://",
     "redis+sentinel://",
     "redis+cluster://",
+    "unix:///path",
     "mongodb://",
     "dynamodb://",
     "s3://",
 )
-_REDIS: Final = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"})
+_REDIS: Final = frozenset(
+    f"{name}{kind}" for name in ("redis", "rediss", "valkey", "valkeys") for kind in ("", "+cluster", "+sentinel")
+) | {"unix"}
+_MOST_PORT: Final = 65535
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[^\]]*)?\]|[^:\[\]]*)(:\d{1,5})?")
-_POSTGRES: Final = frozenset({"postgresql", "postgres"})
+# the last as SQLAlchemy writes it, which many keep in their settings
+_POSTGRES: Final = frozenset({"postgresql", "postgres", "postgresql+asyncpg", "postgres+asyncpg"})
 _AWS: Final = {"dynamodb": DynamoSessionStore, "s3": S3SessionStore}
 _MONGODB: Final = frozenset({"mongodb", "mongodb+srv"})
 
@@ -56,7 +61,8 @@ def open(  # noqa: A001 - `holdall.open` is the public name
     Args:
         url: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
             `redis://host:6379/0`, `rediss://` (TLS), `redis+sentinel://host:26379,host:26379/master/0`,
-            `redis+cluster://host:6379`, `mongodb://host:27017/database`, `mongodb+srv://`,
+            `redis+cluster://host:6379` (each also as `valkey`), `unix:///path/redis.sock?db=0`,
+            `mongodb://host:27017/database`, `mongodb+srv://`,
             `dynamodb://TABLE?region=eu-west-1`, `s3://BUCKET/PREFIX?region=eu-west-1` (both also `endpoint_url=`; credentials as AWS's tools find them).
         serializer: How states become bytes; by default what suits the backend.
         options: Passed to the backend's store (pool sizes, key prefix, durability, ...).
@@ -80,7 +86,7 @@ def open(  # noqa: A001 - `holdall.open` is the public name
     if colon and scheme in _POSTGRES | _REDIS | _MONGODB:
         _check_host(url)
         if scheme in _POSTGRES:
-            return PostgresSessionStore(url, serializer=serializer, **options)
+            return PostgresSessionStore(f"postgresql:{rest}", serializer=serializer, **options)
         if scheme in _MONGODB:
             return MongoSessionStore(url, serializer=serializer, **options)
         return RedisSessionStore(url, serializer=serializer, **options)
@@ -132,7 +138,11 @@ def _sqlite_path(url: str, rest: str) -> str:
 def _check_host(url: str) -> None:
     parts = split_url(url)
     hosts = parts.netloc.rpartition("@")[2]
-    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+    found = [_HOST.fullmatch(host) for host in hosts.split(",")]
+    if not all(host and int((host[3] or ":0")[1:]) <= _MOST_PORT for host in found):
         raise ArgumentError(f"cannot read {mask_url(url)}: its hosts are not host:port, with commas between several")
-    if not parts.netloc and "host=" not in parts.query:
+    if parts.scheme == "unix":
+        if not parts.path.strip("/"):
+            raise ArgumentError("a unix: URL names a socket; write unix:///path/redis.sock?db=0")
+    elif not hosts and "host=" not in parts.query:
         raise ArgumentError(f"{mask_url(url)} names no host; write {parts.scheme}://host/...")

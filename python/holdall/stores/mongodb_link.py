@@ -7,12 +7,13 @@ import datetime as dt
 import json
 import math
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from holdall.errors import ArgumentError, ClosedError
 from holdall.stores.base import Blob
 from holdall.stores.loop import HomeLoop
 from holdall.stores.swap import Failure
-from holdall.stores.urls import unreadable
+from holdall.stores.urls import split_url, unreadable
 
 try:
     from bson.codec_options import CodecOptions
@@ -26,6 +27,7 @@ JSON: Final = "json"
 DATABASE: Final = "holdall"
 # The server nests 100 levels, of which the document around the head takes a few.
 _MOST_DEPTH: Final = 80
+_WAITS: Final = ("serverSelectionTimeoutMS", "connectTimeoutMS", "socketTimeoutMS", "waitQueueTimeoutMS")
 _INT64: Final = 2**63
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # Never sent, since no server or no connection was to be had.
@@ -118,15 +120,11 @@ class MongoLink:
     async def _start(self) -> None:
         if self._client is None:
             try:
+                said = {name.lower() for name, _ in parse_qsl(split_url(str(self._url)).query)}
+                # what the URL says of them would count for nothing beside an argument
+                waits = {name: self._timeout_ms for name in _WAITS if name.lower() not in said}
                 self._client = AsyncMongoClient(
-                    self._url,
-                    retryWrites=False,
-                    retryReads=False,
-                    serverSelectionTimeoutMS=self._timeout_ms,
-                    connectTimeoutMS=self._timeout_ms,
-                    socketTimeoutMS=self._timeout_ms,
-                    waitQueueTimeoutMS=self._timeout_ms,
-                    **self._connect,
+                    self._url, retryWrites=False, retryReads=False, **{**waits, **self._connect}
                 )
             except (ValueError, TypeError) as error:
                 raise unreadable(str(self._url), error) from None

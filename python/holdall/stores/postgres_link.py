@@ -191,8 +191,8 @@ class PostgresLink:
         """Return a connection beside the pool."""
         try:
             return await asyncpg.connect(self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect)
-        except ValueError as error:
-            if isinstance(error, asyncpg.InterfaceError):
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, asyncpg.ClientConfigurationError):
                 raise
             raise unreadable(str(self._dsn), error) from None
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from holdall.errors import ArgumentError, ClosedError, StoreUnavailableError, TornRecordError
-from holdall.stores import keys, lost
+from holdall.stores import keys, lost, redis_urls
 from holdall.stores.lua import Script, script
 from holdall.stores.urls import unreadable
 
@@ -86,7 +86,7 @@ class RedisLink:
         if self._client is None:
             try:
                 self._client = self._made(cast("str", self._url))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, exceptions.RedisError, exceptions.RedisClusterException) as error:
                 if isinstance(error, ArgumentError):
                     raise
                 raise unreadable(cast("str", self._url), error) from None
@@ -109,28 +109,29 @@ class RedisLink:
             "socket_connect_timeout": self._timeout_s,
             **self._connect,
         }
-        scheme, _, rest = url.partition("://")
-        tls, _, kind = scheme.rpartition("+")
-        if kind == "cluster" and tls in ("redis", "rediss"):
+        named = redis_urls.read(url)
+        if named.kind == "cluster":
             # 0: a moved slot is noted alone; the default closes every connection, also those with calls under way
             client = RedisCluster.from_url(
-                f"{tls}://{rest}", max_connections=2 * self._max_connections, reinitialize_steps=0, **common
+                named.url, max_connections=2 * self._max_connections, reinitialize_steps=0, **common
             )
             use_kind(client, self._connections.kind)
             return client
-        if kind == "sentinel" and tls in ("redis", "rediss"):
-            common |= {"ssl": True} if tls == "rediss" else {}
+        if named.kind == "sentinel":
+            common |= {"ssl": True} if named.is_tls else {}
             self._sentinels, master = from_sentinels(
-                url, common, kind=self._connections.kind, max_connections=2 * self._max_connections
+                named.url, common, kind=self._connections.kind, max_connections=2 * self._max_connections
             )
+            # fields that the driver does not know are met here, and not by the first call
+            for pool in (master.connection_pool, *(one.connection_pool for one in self._sentinels.sentinels)):
+                pool.connection_class(**pool.connection_kwargs)
             return master
         pool = BlockingConnectionPool.from_url(
-            url, max_connections=self._max_connections, timeout=self._timeout_s, **common
+            named.url, max_connections=self._max_connections, timeout=self._timeout_s, **common
         )
         pool.connection_class = self._connections.kind(pool.connection_class)
-        # fields that the driver does not know are met here, and not by the first call
         pool.connection_class(**pool.connection_kwargs)
-        options = {**parse_url(url), **self._connect}
+        options = {**parse_url(named.url), **self._connect}
         if options.get("connection_class") is UnixDomainSocketConnection:
             del options["connection_class"]
         self._lanes = Lanes.of(pool, options, timeout_s=self._timeout_s)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 from redis.asyncio import Redis, Sentinel
 
-from holdall.errors import ArgumentError
-from holdall.stores.urls import split_url
+from holdall.stores.redis_urls import read_sentinel
 
 
 class Sentinels(Sentinel):
@@ -65,30 +63,9 @@ def from_sentinels(
 
     Raises:
         ArgumentError: The URL names no service.
+        TypeError: The driver does not know a field of it.
     """
-    parts = split_url(url)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    username, _, password = credentials.partition(":")
-    service, _, db = parts.path.strip("/").partition("/")
-    if not service:
-        raise ArgumentError("a Sentinel URL names the service: redis+sentinel://host:26379,host:26379/SERVICE/DB")
-    addresses = []
-    for host in hosts.split(","):
-        name, _, port = host.rpartition(":") if ":" in host else (host, "", "26379")
-        addresses.append((name.strip("[]"), int(port)))
-    extra = dict(parse_qsl(parts.query))
-    own = {
-        name.removeprefix("sentinel_"): extra[name]
-        for name in ("sentinel_username", "sentinel_password")
-        if name in extra
-    }
-    sentinels = Sentinels(addresses, kind=kind, own={**common, **own})
-    master = sentinels.master(
-        service,
-        db=int(db or 0),
-        username=unquote(username) or None,
-        password=unquote(password) or None,
-        max_connections=max_connections,
-        **common,
-    )
+    said = read_sentinel(url)
+    sentinels = Sentinels(said.addresses, kind=kind, own={**common, **said.own})
+    master = sentinels.master(said.service, **{"max_connections": max_connections, **common, **said.server})
     return sentinels, master
