@@ -116,3 +116,11 @@ async def test_urls_of_other_names_reach_the_server(valkey_server: Node, postgre
             assert await store.delete(namespace)
     assert valkey.startswith("valkey:")
     assert sqlalchemy.startswith("postgresql+")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "dynamodb://table"])
+@pytest.mark.parametrize("wrong", [{"endpoint_url": "nonsense"}, {"no_such_option": 1}, {"endpoint_url": 7}])
+async def test_what_the_client_of_aws_cannot_connect_with(url: str, wrong: dict[str, object]):
+    async with contextlib.aclosing(holdall.open(f"{url}?region=eu-west-1", connect=wrong)) as store:
+        with pytest.raises(ArgumentError, match=r"cannot connect|connect="):
+            await store.load("s")

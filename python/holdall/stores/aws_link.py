@@ -141,9 +141,12 @@ class AwsLink:
                     if not hasattr(_SESSIONS, "session"):
                         _SESSIONS.session = get_session()
                     session: AioSession = _SESSIONS.session
-                    self._client = await self._stack.enter_async_context(
-                        session.create_client(self._service, config=self._config, **self._connect)
-                    )
+                    try:
+                        self._client = await self._stack.enter_async_context(
+                            session.create_client(self._service, config=self._config, **self._connect)
+                        )
+                    except (ValueError, TypeError) as error:
+                        raise ArgumentError(f"{self._name} cannot connect with what it was given: {error}") from error
                     if self._is_closed:
                         # closed while this was under way, which then found nothing to close
                         await self._stack.aclose()

@@ -9,7 +9,7 @@ def unavailable(backend: str, operation: str, cause: BaseException) -> StoreUnav
     """Nothing was written: the backend could not be reached, or refused to serve."""
     said = _said(cause)
     return StoreUnavailableError(
-        f"{backend} {operation}: {said}: nothing was written; see that the server is up, then try again",
+        f"{backend} {operation}: {said}: nothing was written; see that the server is up, and that its address and login are right, then try again",
         backend=backend,
         operation=operation,
         cause=said,
