@@ -502,6 +502,28 @@ def test_garbage_is_fitted_or_refused(tools: list[Any], budget: int, query: str)
     assert result.tokens <= budget
 
 
+class Word(str):
+    """A text that is no exact str."""
+
+    __slots__ = ()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=20), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_whatever_a_tool_holds_is_counted_as_it_is_sent(value: Any) -> None:
+    """The JSON that is counted is that of `json.dumps`, of exact builtin types and of others alike."""
+    tok = Tokenizer("o200k_base")
+    for other in ([], [(1, "two")], [Word("three")], [{4: 5, None: True}], [2**70]):
+        tool = {"name": "f", "parameters": {"value": value, "other": other}}
+        assert fit_tools([tool], 10**9, tokenizer=tok).tokens == cost([tool], tok.count)
+
+
 def test_names_are_exported() -> None:
     """The public names are there."""
     assert {"fit_tools", "ToolSet", "ToolsResult"} <= set(holdall.__all__)

@@ -10,8 +10,8 @@ use super::known::{Known, locked};
 use super::node::{Kind, Node};
 use crate::Result;
 
-/// Fingerprints by passing hash.
-static KNOWN: Mutex<Known<u128>> = Mutex::new(Known::new());
+/// Fingerprints by passing hash: 6 MB at the most.
+static KNOWN: Mutex<Known<u128>> = Mutex::new(Known::new(1 << 16));
 
 /// Longer texts enter as their own hash, so that they are read once and not copied.
 const COPIED_BYTES: usize = 240;

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// At most this many values in a generation, of which two are held: 6 MB of fingerprints.
-const GENERATION: usize = 1 << 16;
-
 /// Values by a 128-bit hash. What was not asked for during a whole generation is forgotten.
 #[derive(Debug)]
 pub(crate) struct Known<V> {
+    /// At most this many values in a generation, of which two are held.
+    generation: usize,
     young: Map<V>,
     old: Map<V>,
 }
@@ -21,22 +20,26 @@ pub(crate) fn locked<V>(known: &Mutex<Known<V>>) -> MutexGuard<'_, Known<V>> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<V: Copy> Known<V> {
-    pub(crate) const fn new() -> Self {
-        Self { young: Map::with_hasher(BuildHasherDefault::new()), old: Map::with_hasher(BuildHasherDefault::new()) }
+impl<V: Clone> Known<V> {
+    pub(crate) const fn new(generation: usize) -> Self {
+        Self {
+            generation,
+            young: Map::with_hasher(BuildHasherDefault::new()),
+            old: Map::with_hasher(BuildHasherDefault::new()),
+        }
     }
 
     pub(crate) fn get(&mut self, hash: u128) -> Option<V> {
         if let Some(known) = self.young.get(&hash) {
-            return Some(*known);
+            return Some(known.clone());
         }
-        let known = self.old.get(&hash).copied()?;
-        self.put(hash, known);
+        let known = self.old.get(&hash).cloned()?;
+        self.put(hash, known.clone());
         Some(known)
     }
 
     pub(crate) fn put(&mut self, hash: u128, value: V) {
-        if self.young.len() >= GENERATION {
+        if self.young.len() >= self.generation {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(hash, value);
@@ -63,11 +66,13 @@ impl Hasher for LowBits {
 
 #[cfg(test)]
 mod tests {
-    use super::{GENERATION, Known};
+    use super::Known;
+
+    const GENERATION: usize = 1 << 10;
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes() {
-        let mut known = Known::new();
+        let mut known = Known::new(GENERATION);
         known.put(u128::MAX, 7);
         for n in 0..4 * GENERATION {
             known.put(n as u128, n);

@@ -47,7 +47,6 @@ pub use edit::{Edit, EditTree, apply};
 pub use fingerprint::Fingerprinter;
 pub use json::{MAX_DEPTH, MAX_VALUES};
 pub(crate) use json::{first_escape, push_quoted};
-#[cfg(feature = "python")]
 pub(crate) use known::{Known, locked};
 pub use media::{Media, MediaKind};
 pub use model::{Answer, Call, Format, Message, Part, PartKind, Rest, Role};

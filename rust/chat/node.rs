@@ -70,6 +70,7 @@ keys! {
     Context = "context",
     Custom = "custom",
     Data = "data",
+    Description = "description",
     Detail = "detail",
     File = "file",
     FileData = "file_data",
@@ -81,12 +82,15 @@ keys! {
     ImageUrl = "image_url",
     Input = "input",
     InputAudio = "input_audio",
+    InputSchema = "input_schema",
+    InputSchemaCamel = "inputSchema",
     InputVideo = "input_video",
     MediaType = "media_type",
     MimeType = "mime_type",
     MimeTypeCamel = "mimeType",
     Name = "name",
     Output = "output",
+    Parameters = "parameters",
     Reasoning = "reasoning",
     ReasoningContent = "reasoning_content",
     Refusal = "refusal",
@@ -131,6 +135,12 @@ pub trait Node: Clone {
     /// Equal hashes mean the same shape, order, keys, texts and scalars, as of a fingerprint.
     fn passing_hash(&self) -> Option<u128> {
         None
+    }
+
+    /// Append the value as compact JSON, where that is quickly done: it has at most so many values, nested at most so deep,
+    /// and none that JSON does not know. False otherwise, with any part of it in `out`. Equal keys never come of it.
+    fn push_json(&self, _out: &mut String, _most_values: usize, _deepest: usize) -> bool {
+        false
     }
 
     /// The name of the value's type for messages to people.

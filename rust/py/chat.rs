@@ -198,7 +198,7 @@ fn count_messages<'py>(
 }
 
 /// Tokens of the messages that were counted before, by fingerprint and salt.
-static COUNTED: Mutex<Known<u64>> = Mutex::new(Known::new());
+static COUNTED: Mutex<Known<u64>> = Mutex::new(Known::new(1 << 16));
 
 /// Tells counts of one counter, format and overhead from those of others.
 fn salt(counter: &dyn Counter, format: Format, overhead: &Overhead) -> u128 {

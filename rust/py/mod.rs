@@ -8,6 +8,7 @@ mod documents;
 mod error;
 mod held;
 mod item;
+mod json;
 mod knapsack;
 mod late;
 mod messages;

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
 
+use super::json;
 use super::tokens::text_of;
 use crate::chat::{Key, Kind, MAX_DEPTH, Node};
 
@@ -85,7 +86,7 @@ pub(super) fn key(py: Python<'_>, key: Key) -> &Bound<'_, PyString> {
 }
 
 /// The text that `json.dumps` writes for a scalar: of an int its decimals, of a float Python's shortest repr.
-fn scalar_text(value: &Bound<'_, PyAny>) -> Option<String> {
+pub(super) fn scalar_text(value: &Bound<'_, PyAny>) -> Option<String> {
     if let Ok(value) = value.cast::<PyBool>() {
         return Some(if value.is_true() { "true" } else { "false" }.to_owned());
     }
@@ -154,6 +155,10 @@ impl Node for PyNode<'_> {
         let mut mix = Mix::default();
         mix.value(&self.value, 0)?;
         Some(u128::from(mix.high) << 64 | u128::from(mix.low))
+    }
+
+    fn push_json(&self, out: &mut String, most_values: usize, deepest: usize) -> bool {
+        json::push_json(&self.value, out, most_values, deepest)
     }
 
     fn type_name(&self) -> String {

@@ -1,72 +1,21 @@
 //! The binding of `tools`.
 #![allow(clippy::needless_pass_by_value, reason = "arguments arrive from Python by value")]
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 use serde_json::Value;
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::node::{PyNode, plain};
 use super::settings::read_tokens;
 use super::tape::Tape;
 use super::tokens::{Tokenizer, text_of};
-use crate::chat::Node;
 use crate::relevance::Terms;
 use crate::tokens::Counter;
 use crate::tools::{self, Costs, Fit, Shown, Step, Tool, Wish};
 use crate::{Error, Result};
-
-/// Tools kept between calls, at most twice this many: a worker sees the same few hundred again and again.
-const TOOLS_KEPT: usize = 2048;
-
-/// Tools that were read before, by what is in them. When the young half is full it becomes the old one, and what is
-/// not asked for again is forgotten.
-#[derive(Default)]
-struct Known {
-    young: HashMap<u128, Arc<Tool>>,
-    old: HashMap<u128, Arc<Tool>>,
-}
-
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-
-impl Known {
-    fn get(&mut self, hash: u128) -> Option<Arc<Tool>> {
-        if let Some(tool) = self.young.get(&hash) {
-            return Some(Arc::clone(tool));
-        }
-        let tool = self.old.remove(&hash)?;
-        self.put(hash, Arc::clone(&tool));
-        Some(tool)
-    }
-
-    fn put(&mut self, hash: u128, tool: Arc<Tool>) {
-        if self.young.len() >= TOOLS_KEPT {
-            self.old = std::mem::take(&mut self.young);
-        }
-        if self.young.capacity() == 0 {
-            // So that it never grows, which would be a pause in the middle of a call.
-            self.young.reserve(TOOLS_KEPT);
-        }
-        self.young.insert(hash, tool);
-    }
-
-    fn get_or_put(&mut self, hash: u128, tool: Tool) -> Arc<Tool> {
-        self.get(hash).unwrap_or_else(|| {
-            let tool = Arc::new(tool);
-            self.put(hash, Arc::clone(&tool));
-            tool
-        })
-    }
-
-    /// Without holding the lock while Python runs.
-    fn with<T>(act: impl FnOnce(&mut Self) -> T) -> T {
-        act(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
-    }
-}
 
 /// A list of tools as it stood when it was read.
 struct Listed {
@@ -132,23 +81,13 @@ fn read_anew(objects: &[Bound<'_, PyAny>], say: &mut dyn FnMut(&Arc<Tool>)) -> P
     let mut are_known = !objects.is_empty();
     let mut read = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
-        let node = PyNode::new(object.clone());
-        // Values of other types than a JSON parser's are known by what they read as.
-        let passing = node.passing_hash();
-        if let Some(tool) = passing.and_then(|hash| Known::with(|known| known.get(hash))) {
-            say(&tool);
-            read.push(tool);
-            continue;
-        }
-        are_known = false;
-        let tool = Tool::read(&node, index)?;
-        let hash = passing.unwrap_or_else(|| xxh3_128(tool.text(Step::Full).unwrap_or_default().as_bytes()));
-        let tool = Known::with(|known| known.get_or_put(hash, tool));
+        let (tool, is_known) = Tool::read_once(&PyNode::new(object.clone()), index)?;
+        are_known &= is_known;
         say(&tool);
         read.push(tool);
     }
     let set = Arc::new(tools::ToolSet::new(read));
-    // A list that comes a second time may come again; and where all were known, none of the caller's code has run since.
+    // A list that comes a second time may come again. What a tape can hold ran none of the caller's code when it was read.
     if are_known {
         let mut tape = Tape::default();
         if objects.iter().all(|object| tape.record(object)) {

@@ -1,5 +1,6 @@
 //! The formats a tool comes in, and where each keeps its name, description and schema.
 
+use crate::chat::{Key, Kind, Node};
 use crate::{Error, Result};
 
 /// How a tool is written. What comes in one format goes out in it.
@@ -19,11 +20,11 @@ pub enum Format {
 
 impl Format {
     /// The key that holds the parameters' schema.
-    pub(super) const fn schema_key(self) -> &'static str {
+    pub(super) const fn schema_key(self) -> Key {
         match self {
-            Self::OpenAi | Self::Flat | Self::Opaque => "parameters",
-            Self::Anthropic => "input_schema",
-            Self::Mcp => "inputSchema",
+            Self::OpenAi | Self::Flat | Self::Opaque => Key::Parameters,
+            Self::Anthropic => Key::InputSchema,
+            Self::Mcp => Key::InputSchemaCamel,
         }
     }
 
@@ -35,110 +36,77 @@ impl Format {
     }
 }
 
-/// The outermost two levels of a tool, in which no text is but names and types. Its few keys are found by looking at each.
-#[derive(Debug)]
-pub(super) enum Shallow {
-    Null,
-    Bool,
-    Number,
-    Text(String),
-    List,
-    Object(Vec<(String, Shallow)>),
-}
-
-impl Shallow {
-    /// What stands under a key; of equal ones the last.
-    fn get(&self, key: &str) -> Option<&Self> {
-        let Self::Object(entries) = self else { return None };
-        entries.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value)
-    }
-
-    fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
-    /// The word for messages to people.
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Bool => "a boolean",
-            Self::Number => "a number",
-            Self::Text(_) => "text",
-            Self::List => "a list",
-            Self::Object(_) => "an object",
-        }
-    }
-}
-
 /// What `read` found.
 pub(super) struct Head {
     pub(super) format: Format,
     pub(super) name: String,
 }
 
-/// Tell the format of a tool and check what the rest relies on.
+/// Tell the format of a tool that is JSON all through, and check what the rest relies on.
 ///
 /// `index` names a tool that has no name.
-pub(super) fn read(tool: &Shallow, index: usize) -> Result<Head> {
+pub(super) fn read<N: Node>(tool: &N, index: usize) -> Result<Head> {
     let unnamed = |path: &str, reason: &str| Error::ToolSchema {
         tool: index.to_string(),
         path: path.to_owned(),
         reason: reason.to_owned(),
     };
-    if !matches!(tool, Shallow::Object(_)) {
-        return Err(unnamed("", &format!("a tool is an object with a name, not {}", tool.kind())));
+    if tool.kind() != Kind::Object {
+        return Err(unnamed("", &format!("a tool is an object with a name, not {}", tool.kind().name())));
     }
-    let format = detect(tool);
-    let body = if format == Format::OpenAi { tool.get("function") } else { Some(tool) };
-    let Some(body @ Shallow::Object(_)) = body else {
+    let (kind, function) = (tool.text_at(Key::Type), tool.get(Key::Function));
+    let format = detect(tool, kind.as_deref(), function.is_some());
+    let inner = if format == Format::OpenAi { function } else { None };
+    let body = inner.as_ref().unwrap_or(tool);
+    if body.kind() != Kind::Object {
         return Err(unnamed("/function", "\"function\" must be an object with a name"));
-    };
-    let path = |key: &str| format!("{}/{key}", format.prefix());
-    let name = match (body.get("name"), format) {
-        (Some(Shallow::Text(name)), _) if !name.is_empty() => name.clone(),
-        (None, Format::Opaque) => opaque_name(tool).to_owned(),
-        (None, _) => return Err(unnamed(&path("name"), "the tool has no name; give \"name\": \"...\"")),
-        (Some(other), _) => {
-            let found = if other.text().is_some() { "empty" } else { other.kind() };
-            return Err(unnamed(&path("name"), &format!("the name is {found}; it must be text")));
+    }
+    let path = |key: Key| format!("{}/{}", format.prefix(), key.text());
+    let name = match body.get(Key::Name) {
+        Some(name) => {
+            let text = name.text().unwrap_or_default();
+            if text.is_empty() {
+                let found = if name.kind() == Kind::Text { "empty" } else { name.kind().name() };
+                return Err(unnamed(&path(Key::Name), &format!("the name is {found}; it must be text")));
+            }
+            text.into_owned()
         }
+        None if format == Format::Opaque => opaque_name(tool, kind.unwrap_or_default()),
+        None => return Err(unnamed(&path(Key::Name), "the tool has no name; give \"name\": \"...\"")),
     };
-    let fault = |key: &str, reason: String| Err(Error::ToolSchema { tool: name.clone(), path: path(key), reason });
+    let fault = |key: Key, reason: String| Err(Error::ToolSchema { tool: name.clone(), path: path(key), reason });
     if format != Format::Opaque {
-        match body.get("description") {
-            None | Some(Shallow::Text(_) | Shallow::Null) => {}
-            Some(other) => {
-                return fault("description", format!("the description is {}; it must be text", other.kind()));
-            }
+        let kind_at = |key: Key| body.get(key).map_or(Kind::Null, |value| value.kind());
+        let description = kind_at(Key::Description);
+        if !matches!(description, Kind::Text | Kind::Null) {
+            return fault(Key::Description, format!("the description is {}; it must be text", description.name()));
         }
-        match body.get(format.schema_key()) {
-            None | Some(Shallow::Object(_) | Shallow::Null) => {}
-            Some(other) => {
-                let reason = format!("the schema is {}; it must be a JSON Schema object", other.kind());
-                return fault(format.schema_key(), reason);
-            }
+        let schema = kind_at(format.schema_key());
+        if !matches!(schema, Kind::Object | Kind::Null) {
+            let reason = format!("the schema is {}; it must be a JSON Schema object", schema.name());
+            return fault(format.schema_key(), reason);
         }
     }
     Ok(Head { format, name })
 }
 
 /// `{"type": "custom", "custom": {"name": ...}}` has its name inside; others are known by their type.
-fn opaque_name(tool: &Shallow) -> &str {
-    let kind = tool.get("type").and_then(Shallow::text).unwrap_or_default();
-    tool.get(kind).and_then(|inner| inner.get("name")).and_then(Shallow::text).unwrap_or(kind)
+fn opaque_name<N: Node>(tool: &N, kind: String) -> String {
+    let inner = tool.entries().filter(|(key, _)| key.text().is_some_and(|key| key == kind)).last();
+    inner.and_then(|(_, inner)| inner.text_at(Key::Name)).unwrap_or(kind)
 }
 
-fn detect(tool: &Shallow) -> Format {
-    let kind = tool.get("type").and_then(Shallow::text);
-    if tool.get("input_schema").is_some() {
+fn detect<N: Node>(tool: &N, kind: Option<&str>, has_function: bool) -> Format {
+    let is_function = matches!(kind, None | Some("function"));
+    if tool.get(Key::InputSchema).is_some() {
         Format::Anthropic
-    } else if tool.get("inputSchema").is_some() {
+    } else if tool.get(Key::InputSchemaCamel).is_some() {
         Format::Mcp
-    } else if tool.get("function").is_some() && matches!(kind, None | Some("function")) {
-        Format::OpenAi
-    } else if matches!(kind, None | Some("function")) {
-        Format::Flat
-    } else {
+    } else if !is_function {
         Format::Opaque
+    } else if has_function {
+        Format::OpenAi
+    } else {
+        Format::Flat
     }
 }

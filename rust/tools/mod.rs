@@ -10,6 +10,7 @@
 
 mod fit;
 mod formats;
+mod memo;
 mod rank;
 mod read;
 mod refs;

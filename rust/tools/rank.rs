@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
         match (place, key) {
             (Place::Tool, "function") => Place::Body,
             (Place::Body, "type") if self.format == Format::Opaque => Place::Words,
-            (Place::Body, key) if key == self.format.schema_key() => Place::Schema,
+            (Place::Body, key) if key == self.format.schema_key().text() => Place::Schema,
             (Place::Body, "description") | (Place::Schema, "description" | "title") => Place::Words,
             (Place::Schema, "enum") => Place::Enum,
             (Place::Schema, "properties") => Place::Properties,

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 
 use serde_json::Number;
 
-use super::formats::Shallow;
 use crate::chat::{Key, Kind, Node, push_quoted};
 use crate::{Error, Result};
 
@@ -14,29 +13,30 @@ const MOST_VALUES: usize = 200_000;
 /// Nested deeper than this, a tool is refused: no provider takes it, and JSON parsers give up at 128.
 const DEEPEST: usize = 120;
 
-/// What stands above this depth tells the format, and is handed out as a value too: a tool, and its `function`.
-const SHALLOW: usize = 2;
-
-/// The compact JSON of a tool that a caller gave, as it is sent, and its outermost two levels; `index` names it in errors.
+/// Do this with the compact JSON of a tool that a caller gave, as it is sent; `index` names it in errors.
 ///
 /// One walk over the caller's value writes one string. Of five hundred tools some fifty are shortened: only those are made into
 /// trees, later and from the string.
 ///
 /// # Errors
 /// `Error::ToolSchema` with the JSON pointer of what JSON does not know: a set, a NaN, an object of the caller's own.
-pub(super) fn read<N: Node>(node: &N, index: usize) -> Result<(Box<str>, Shallow)> {
-    let mut reading = Reading { left: MOST_VALUES, out: OUT.take() };
-    let shallow = reading.value(node, 0, false).map_err(|Fault { mut path, reason }| {
-        path.reverse();
-        let tool = name_of(node).unwrap_or_else(|| index.to_string());
-        Error::ToolSchema { tool, path: path.concat(), reason }
-    })?;
-    let text = Box::from(reading.out.as_str());
-    if reading.out.len() <= ROOM_KEPT {
-        reading.out.clear();
-        OUT.set(reading.out);
+pub(super) fn with_json<N: Node, R>(node: &N, index: usize, act: impl FnOnce(&str) -> Result<R>) -> Result<R> {
+    let mut out = OUT.take();
+    out.clear();
+    if !node.push_json(&mut out, MOST_VALUES, DEEPEST) {
+        out.clear();
+        let mut reading = Reading { left: MOST_VALUES, out: &mut out };
+        reading.value(node, 0).map_err(|Fault { mut path, reason }| {
+            path.reverse();
+            let tool = name_of(node).unwrap_or_else(|| index.to_string());
+            Error::ToolSchema { tool, path: path.concat(), reason }
+        })?;
     }
-    Ok((text, shallow))
+    let done = act(&out);
+    if out.len() <= ROOM_KEPT {
+        OUT.set(out);
+    }
+    done
 }
 
 /// Bytes of JSON for which the room is kept.
@@ -71,42 +71,26 @@ fn name_of<N: Node>(node: &N) -> Option<String> {
     node.text_at(Key::Name).or_else(|| node.get(Key::Function)?.text_at(Key::Name)).filter(|name| !name.is_empty())
 }
 
-struct Reading {
+struct Reading<'a> {
     left: usize,
-    out: String,
+    out: &'a mut String,
 }
 
-impl Reading {
-    /// Write a value; what is below `SHALLOW` comes back without its content, and a text only if it is `telling`.
-    fn value<N: Node>(&mut self, node: &N, depth: usize, telling: bool) -> Result<Shallow, Fault> {
+impl Reading<'_> {
+    fn value<N: Node>(&mut self, node: &N, depth: usize) -> Result<(), Fault> {
         if depth > DEEPEST {
             return Err(format!("nested deeper than {DEEPEST}").into());
         }
         self.left = self.left.checked_sub(1).ok_or_else(|| format!("holds more than {MOST_VALUES} values"))?;
         match node.kind() {
-            Kind::Null => {
-                self.out.push_str("null");
-                Ok(Shallow::Null)
-            }
-            Kind::Text => {
-                let text = node.text().unwrap_or_default();
-                push_quoted(&text, &mut self.out);
-                Ok(Shallow::Text(if telling { text.into_owned() } else { String::new() }))
-            }
-            Kind::Bool => {
-                let is_true = node.scalar().is_some_and(|text| text == "true");
-                self.out.push_str(if is_true { "true" } else { "false" });
-                Ok(Shallow::Bool)
-            }
-            Kind::Number => {
+            Kind::Null => self.out.push_str("null"),
+            Kind::Text => push_quoted(&node.text().unwrap_or_default(), self.out),
+            Kind::Bool | Kind::Number => {
                 let text = node.scalar().unwrap_or_default();
-                let is_natural =
-                    !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
-                if !is_natural && serde_json::from_str::<Number>(&text).is_err() {
+                if node.kind() == Kind::Number && serde_json::from_str::<Number>(&text).is_err() {
                     return Err(format!("{text} is not a JSON number").into());
                 }
                 self.out.push_str(&text);
-                Ok(Shallow::Number)
             }
             Kind::List => {
                 self.out.push('[');
@@ -114,33 +98,25 @@ impl Reading {
                     if at > 0 {
                         self.out.push(',');
                     }
-                    self.value(&item, depth + 1, false).map_err(|fault| fault.under(&at.to_string()))?;
+                    self.value(&item, depth + 1).map_err(|fault| fault.under(&at.to_string()))?;
                 }
                 self.out.push(']');
-                Ok(Shallow::List)
             }
-            Kind::Object => self.object(node, depth).map(Shallow::Object),
-            Kind::Other => Err(format!("{} is not a JSON value", node.type_name()).into()),
+            Kind::Object => {
+                self.out.push('{');
+                for (at, (key, value)) in node.entries().enumerate() {
+                    if at > 0 {
+                        self.out.push(',');
+                    }
+                    let key = key.text().unwrap_or_default();
+                    push_quoted(&key, self.out);
+                    self.out.push(':');
+                    self.value(&value, depth + 1).map_err(|fault| fault.under(&key))?;
+                }
+                self.out.push('}');
+            }
+            Kind::Other => return Err(format!("{} is not a JSON value", node.type_name()).into()),
         }
-    }
-
-    fn object<N: Node>(&mut self, node: &N, depth: usize) -> Result<Vec<(String, Shallow)>, Fault> {
-        let mut shallow = Vec::new();
-        self.out.push('{');
-        for (at, (key, value)) in node.entries().enumerate() {
-            if at > 0 {
-                self.out.push(',');
-            }
-            let key = key.text().unwrap_or_default();
-            push_quoted(&key, &mut self.out);
-            self.out.push(':');
-            let telling = depth < SHALLOW && matches!(&*key, "name" | "type");
-            let value = self.value(&value, depth + 1, telling).map_err(|fault| fault.under(&key))?;
-            if depth < SHALLOW {
-                shallow.push((key.into_owned(), value));
-            }
-        }
-        self.out.push('}');
-        Ok(shallow)
+        Ok(())
     }
 }

@@ -112,7 +112,7 @@ fn shorten_body(body: &Map<String, Value>, format: Format, step: Step) -> Option
     for (key, value) in body {
         let shown = match (key.as_str(), value) {
             ("description", Value::String(text)) => cut(text, step.limits().tool).map(Value::String),
-            (key, Value::Object(schema)) if key == format.schema_key() => {
+            (key, Value::Object(schema)) if key == format.schema_key().text() => {
                 Some(Value::Object(shorten_root(schema, step)?))
             }
             (key, _) if CLIENT_NOTES.contains(&key) => None,

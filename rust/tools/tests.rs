@@ -442,7 +442,7 @@ fn terms_of_tree(tool: &Tool) -> Terms {
     let body = if tool.format() == Format::OpenAi { full.and_then(|value| value.get("function")) } else { full };
     if let Some(body) = body {
         parts.extend(body.get("description").and_then(Value::as_str).map(str::to_owned));
-        if let Some(value @ Value::Object(_)) = body.get(tool.format().schema_key()) {
+        if let Some(value @ Value::Object(_)) = body.get(tool.format().schema_key().text()) {
             schema(value, &mut parts);
         }
         // What a provider runs itself is known by its type, whatever else it says.

@@ -49,10 +49,14 @@ impl Tool {
     /// # Errors
     /// `Error::ToolSchema` when it is no object, has no name, or its schema is no object.
     pub fn read<N: Node>(node: &N, index: usize) -> Result<Self> {
-        let (text, shallow) = read::read(node, index)?;
-        let Head { format, name } = formats::read(&shallow, index)?;
+        read::with_json(node, index, |json| Self::of(json, node, index))
+    }
+
+    /// The tool of which this is the JSON.
+    pub(super) fn of<N: Node>(json: &str, node: &N, index: usize) -> Result<Self> {
+        let Head { format, name } = formats::read(node, index)?;
         Ok(Self {
-            text,
+            text: json.into(),
             value: OnceLock::new(),
             format,
             name,
