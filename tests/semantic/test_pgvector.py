@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from holdall.errors import StoreUnavailableError
+from holdall.errors import ArgumentError, OutcomeUnknownError, StoreUnavailableError
 from holdall.semantic import Document, EmbeddedMemory, PgVectorMemory
 from holdall.testing import SemanticConformance
 from tests.servers.postgres import Pgbouncer, Postgres
 from tests.servers.process import free_port
+from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.postgres
 
@@ -100,3 +103,57 @@ async def test_upserts_of_the_same_documents_in_other_orders_do_not_lock_each_ot
                 memory.delete([one.id for one in documents[40:60]], namespace=space),
             )
         assert await memory.count(namespace=space) >= 130
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://u:s3cret@h/d?sslmode=sometimes", "postgresql://u:s3cret@127.0.0.1:70000/d", "h"]
+)
+async def test_a_url_that_the_driver_cannot_read(dsn: str) -> None:
+    async with PgVectorMemory(dsn, timeout_s=2) as memory:
+        with pytest.raises(ArgumentError, match="cannot read") as caught:
+            await memory.search("words")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_nothing_was_written_is_said_only_where_that_is_known(
+    postgres_server: Postgres, proxy_to: Callable[[int], Awaitable[Proxy]], is_away: bool
+) -> None:
+    """A reply that is lost twice, or once and then the server is away: the delete happened. A search has nothing to happen."""
+    port = urlsplit(postgres_server.url).port
+    assert port is not None
+    proxy, space = await proxy_to(port), secrets.token_hex(6)
+    url = postgres_server.url.replace(str(port), str(proxy.port))
+    async with PgVectorMemory(url, schema="memory", max_size=1, timeout_s=5) as memory:
+        await memory.upsert([Document("a", "rent", [1.0])], namespace=space)
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
+            "search": lambda: memory.search("rent", namespace=space),
+            "delete": lambda: memory.delete(["a"], namespace=space),
+            "delete_user": lambda: memory.delete_user("u", namespace=space),
+            "upsert": lambda: memory.upsert([Document("b", "sea", [1.0])], namespace=space),
+        }
+        for name, call in calls.items():
+            await memory.count(namespace=space)  # over a connection that is whole
+            proxy.fail("cut reply", times=None)
+            if is_away:
+                asyncio.get_running_loop().call_soon(refuse_once_cut, proxy, proxy.n_faults)
+            with pytest.raises(StoreUnavailableError) as caught:
+                await call()
+            assert isinstance(caught.value, OutcomeUnknownError) is (name != "search")
+            proxy.fail("none")
+
+
+def refuse_once_cut(proxy: Proxy, n_before: int) -> None:
+    """Once another reply has been lost, close what connects anew."""
+    if proxy.n_faults > n_before:
+        proxy.fail("refuse", times=None)
+    else:
+        asyncio.get_running_loop().call_later(0.001, refuse_once_cut, proxy, n_before)
+
+
+async def test_vectors_too_long_for_an_index_are_refused_before_they_are_written(postgres_server: Postgres) -> None:
+    space = secrets.token_hex(6)
+    async with PgVectorMemory(postgres_server.url, schema="indexed", index="hnsw") as memory:
+        with pytest.raises(ArgumentError, match="2000"):
+            await memory.upsert([Document("a", "rent", [1.0] * 2001)], namespace=space)
+        assert await memory.count(namespace=space) == 0

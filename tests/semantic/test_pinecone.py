@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdall.errors import ArgumentError, EncodeError, StoreUnavailableError
+from holdall.errors import ArgumentError, EncodeError, OutcomeUnknownError, StoreUnavailableError
 from holdall.semantic import Document, PineconeMemory
 from holdall.testing import SemanticConformance
-from tests.servers.pinecone import KEY, Pinecone
+from tests.servers.pinecone import KEY, Pinecone, Refusal
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +67,36 @@ async def test_a_refusal_of_the_service_is_said(service: Pinecone) -> None:
     async with PineconeMemory(service.host, api_key="other") as memory:
         with pytest.raises(StoreUnavailableError, match="pinecone connect: UnauthorizedError"):
             await memory.search(vector=[1.0] * 8)
+
+
+async def test_nothing_was_written_is_said_only_where_that_is_known(
+    service: Pinecone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal by the first request, but not by a later one, nor an error of the service's own, nor a lost reply."""
+
+    async with PineconeMemory(service.host, api_key=KEY) as memory:
+        documents, upsert = [Document(str(n), "", [1.0] * 8) for n in range(150)], Pinecone.upsert
+        await memory.upsert(documents[:1], namespace="said")
+        for status, after, is_known in ((400, 0, True), (400, 1, False), (500, 0, False), (0, 0, False)):
+            left = [after]
+
+            def answer(
+                self: Pinecone, body: dict[str, Any], left: list[int] = left, status: int = status
+            ) -> dict[str, Any]:
+                left[0] -= 1
+                if left[0] >= 0:
+                    return upsert(self, body)
+                if not status:
+                    raise ConnectionAbortedError
+                raise Refusal(status, "no")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Pinecone, "upsert", answer)
+                with pytest.raises(StoreUnavailableError) as caught:
+                    await memory.upsert(documents, namespace="said")
+            assert isinstance(caught.value, OutcomeUnknownError) is not is_known
+
+
+def test_what_the_client_cannot_connect_with() -> None:
+    with pytest.raises(ArgumentError, match="cannot connect"):
+        PineconeMemory("nonsense", api_key=KEY)

@@ -94,7 +94,9 @@ class SemanticMemory(Protocol):
         Raises:
             ArgumentError: An id, a namespace or a vector is outside its domain; vectors of one namespace have one length.
             EncodeError: A text or metadata that not every backend can keep; `path` says where.
-            StoreUnavailableError: The backend cannot be reached.
+            StoreUnavailableError: The backend cannot be reached; nothing was written.
+            OutcomeUnknownError: The reply was lost, or a later one of several requests failed. It may be called again, as `delete`
+                and `delete_user` may be.
         """
         ...
 

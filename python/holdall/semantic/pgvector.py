@@ -16,6 +16,8 @@ from holdall.semantic.base import Embedder, Hit, Metric
 from holdall.semantic.rules import Row, Where, check_text, to_floats, whole
 from holdall.semantic.searching import Searching
 from holdall.stores import lost
+from holdall.stores.postgres_link import is_unreadable
+from holdall.stores.urls import unreadable
 
 try:
     import asyncpg
@@ -102,15 +104,24 @@ class PgVectorMemory(Searching):
         """Run `work` on a connection; after a lost one, once more on another.
 
         Raises:
+            ArgumentError: The driver cannot read the URL or an option.
             StoreUnavailableError: There is none to be had, or the server refused.
+            OutcomeUnknownError: The connection was lost in a write, and the second attempt failed.
             EncodeError: The server cannot store a value; nothing was written.
         """
+        was_lost = False
+
+        def failure(error: BaseException) -> StoreUnavailableError:
+            return lost.failed_request(self.backend, operation, error, may_have_happened=was_lost)
+
         for is_last in (False, True):
             try:
                 pool = await self._ready()
                 connection = await pool.acquire(timeout=self._timeout_s)
-            except (*_LOST, asyncpg.PostgresError) as error:
-                raise lost.unavailable(self.backend, operation, error) from error
+            except (ValueError, OverflowError, *_LOST, asyncpg.PostgresError) as error:
+                if self._dsn is not None and is_unreadable(error):
+                    raise unreadable(self._dsn, error) from None
+                raise failure(error) from error
             try:
                 return await asyncio.wait_for(work(connection), self._timeout_s)
             except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
@@ -120,10 +131,11 @@ class PgVectorMemory(Searching):
             except _LOST as error:
                 with contextlib.suppress(asyncpg.InterfaceError):  # the pool may have let go of it already
                     connection.terminate()
+                was_lost = True
                 if is_last:
-                    raise lost.unknown(self.backend, operation, error, is_repeatable=False) from error
+                    raise failure(error) from error
             except asyncpg.PostgresError as error:
-                raise lost.unavailable(self.backend, operation, error) from error
+                raise failure(error) from error
             finally:
                 await pool.release(connection)
         raise AssertionError("the second attempt returns or raises")
@@ -162,6 +174,10 @@ class PgVectorMemory(Searching):
         records = [_record(namespace, row) for row in sorted(rows, key=lambda row: row.id)]
 
         async def work(connection: Any) -> None:
+            dims = whole(None, rows)
+            if dims is not None and self._by_index and dims not in self._indexed:
+                # first, so that nothing is written where there can be no such index
+                await self._make_index(connection, dims)
             async with connection.transaction():
                 known = await connection.fetchval(self._sql(sql.DIMS), namespace)
                 if known is None and any(row.vector is not None for row in rows):
@@ -170,10 +186,8 @@ class PgVectorMemory(Searching):
                         "SELECT pg_advisory_xact_lock($1, hashtext($2))", _SETUP_LOCK >> 32, namespace
                     )
                     known = await connection.fetchval(self._sql(sql.DIMS), namespace)
-                dims = whole(known, rows)
+                whole(known, rows)
                 await connection.executemany(self._sql(sql.PUT), records)
-            if dims is not None and self._by_index and dims not in self._indexed:
-                await self._make_index(connection, dims)
 
         await self._call("upsert", work)
 

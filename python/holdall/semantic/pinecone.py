@@ -18,8 +18,8 @@ from holdall.stores import lost
 
 try:
     from pinecone import AsyncIndex
+    from pinecone.errors.exceptions import ApiError, PineconeError, PineconeTypeError, PineconeValueError
     from pinecone.errors.exceptions import NotFoundError as IsAbsent
-    from pinecone.errors.exceptions import PineconeError
 except ImportError as exc:
     raise ImportError("PineconeMemory needs an extra: pip install 'holdall[pinecone]'") from exc
 
@@ -27,6 +27,7 @@ _T = TypeVar("_T")
 # Limits of Pinecone's API.
 _PER_UPSERT, _PER_FETCH, _PER_DELETE = 100, 100, 1000
 _MOST_METADATA_BYTES: Final = 40 * 1024
+_BAD_REQUEST, _SERVER_ERROR = 400, 500
 _DEFAULT: Final = "__default__"
 _OWN: Final = ("_id", "_text", "_user")
 
@@ -63,19 +64,23 @@ class PineconeMemory(Searching):
         super().__init__(embedder=embedder, batch_size=batch_size)
         if (host is None) == (index is None):
             raise ArgumentError("give either a host or an index")
-        self._index = index or AsyncIndex(host=host or "", api_key=api_key, **options)
+        try:
+            self._index = index or AsyncIndex(host=host or "", api_key=api_key, **options)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"PineconeMemory cannot connect with what it was given: {error}") from error
         self._owns_index = index is None
         self._dims: int | None = None
         self._asking = asyncio.Lock()
 
-    async def _ask(self, operation: str, call: Awaitable[_T]) -> _T | None:
-        """Await a request; None where the namespace does not exist."""
+    async def _ask(self, operation: str, call: Awaitable[_T], *, has_written: bool = False) -> _T | None:
+        """Await a request; None where the namespace does not exist. `has_written`: one before it, of the same call, has done its part."""
         try:
             return await call
         except IsAbsent:
             return None
         except (PineconeError, OSError) as error:
-            raise lost.unavailable(self.backend, operation, error) from error
+            may_have_happened = has_written or not _is_refused(error)
+            raise lost.failed_request(self.backend, operation, error, may_have_happened=may_have_happened) from error
 
     async def _check_dims(self, n: int) -> None:
         async with self._asking:
@@ -93,7 +98,9 @@ class PineconeMemory(Searching):
         await self._check_dims(rules.whole(None, rows) or 0)
         for start in range(0, len(vectors), _PER_UPSERT):
             part = vectors[start : start + _PER_UPSERT]
-            await self._ask("upsert", self._index.upsert(vectors=part, namespace=_ascii(namespace)))
+            await self._ask(
+                "upsert", self._index.upsert(vectors=part, namespace=_ascii(namespace)), has_written=start > 0
+            )
 
     async def _nearest(self, namespace: str, vector: bytes, k: int, where: Where) -> list[Hit]:
         await self._check_dims(len(vector) // 4)
@@ -125,13 +132,13 @@ class PineconeMemory(Searching):
     async def _drop(self, namespace: str, ids: list[str]) -> None:
         for start in range(0, len(ids), _PER_DELETE):
             part = [_ascii(one) for one in ids[start : start + _PER_DELETE]]
-            await self._ask("delete", self._index.delete(ids=part, namespace=_ascii(namespace)))
+            await self._ask("delete", self._index.delete(ids=part, namespace=_ascii(namespace)), has_written=start > 0)
 
     async def _drop_user(self, user_id: str, namespace: str | None) -> None:
         names = [_ascii(namespace)] if namespace is not None else await self._namespaces()
-        for name in names:
+        for n, name in enumerate(names):
             wanted = {"_user": {"$eq": user_id}}
-            await self._ask("delete_user", self._index.delete(filter=wanted, namespace=name))
+            await self._ask("delete_user", self._index.delete(filter=wanted, namespace=name), has_written=n > 0)
 
     async def _namespaces(self) -> list[str]:
         async def listed() -> list[str]:
@@ -149,6 +156,16 @@ class PineconeMemory(Searching):
     async def _close(self) -> None:
         if self._owns_index:
             await self._index.close()
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the service answered by a refusal, or the client before it sent anything.
+
+    Not that there was no connection: the client tries several times, of which an earlier one may have come through.
+    """
+    if isinstance(error, ApiError):
+        return _BAD_REQUEST <= error.status_code < _SERVER_ERROR
+    return isinstance(error, (PineconeValueError, PineconeTypeError))
 
 
 def _ascii(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar
 
 from holdall._native import text_terms
-from holdall.errors import ArgumentError
+from holdall.errors import ArgumentError, StoreUnavailableError
 from holdall.semantic import rules
 from holdall.semantic.base import Embedder, Hit, Metric
 from holdall.semantic.rules import Row, Where, to_floats
@@ -18,9 +18,11 @@ from holdall.semantic.searching import Searching
 from holdall.stores import lost
 
 try:
+    import httpx
+    from grpc import RpcError, StatusCode
     from qdrant_client import AsyncQdrantClient, models
     from qdrant_client.common.client_exceptions import QdrantException
-    from qdrant_client.http.exceptions import ApiException
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 except ImportError as exc:
     raise ImportError("QdrantMemory needs an extra: pip install 'holdall[qdrant]'") from exc
 
@@ -29,8 +31,22 @@ _DENSE, _WORDS = "dense", "words"
 # Point ids are UUIDs: of namespace and id, under a name of our own.
 _IDS: Final = uuid.UUID("6d656d6f-7269-5573-8000-686f6c64616c")
 _PER_REQUEST: Final = 256
+# Fields of the payload by which is searched, and whether they part the collection.
+_INDEXED: Final = {"_namespace": True, "_user": None}
 _K1, _B = 1.2, 0.5
-_REFUSED = (ApiException, QdrantException, OSError, ValueError)
+_BAD_REQUEST, _SERVER_ERROR = 400, 500
+_REFUSALS: Final = (
+    StatusCode.INVALID_ARGUMENT,
+    StatusCode.NOT_FOUND,
+    StatusCode.ALREADY_EXISTS,
+    StatusCode.PERMISSION_DENIED,
+    StatusCode.UNAUTHENTICATED,
+    StatusCode.RESOURCE_EXHAUSTED,
+    StatusCode.FAILED_PRECONDITION,
+    StatusCode.OUT_OF_RANGE,
+    StatusCode.UNIMPLEMENTED,
+)
+_FAILED = (ApiException, QdrantException, RpcError, OSError, ValueError)
 
 
 class QdrantMemory(Searching):
@@ -74,20 +90,26 @@ class QdrantMemory(Searching):
             raise ArgumentError("give one of url, client and path")
         if metric not in ("cosine", "dot"):
             raise ArgumentError(f"metric is {metric!r}; there are cosine and dot")
-        self._client = client or AsyncQdrantClient(url=url, path=path, **options)
+        try:
+            self._client = client or AsyncQdrantClient(url=url, path=path, **options)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"QdrantMemory cannot connect with what it was given: {error}") from error
         self._owns_client = client is None
         self._collection = collection
         self._dims = dims
         self._is_cosine = metric == "cosine"
         self._mean_terms = mean_terms
         self._is_there = False
+        self._indexed: frozenset[str] = frozenset()
         self._making = asyncio.Lock()
 
-    async def _ask(self, operation: str, call: Awaitable[_T]) -> _T:
+    async def _ask(self, operation: str, call: Awaitable[_T], *, has_written: bool = False) -> _T:
+        """Await a request; `has_written`: one before it, of the same call, has done its part."""
         try:
             return await call
-        except _REFUSED as error:
-            raise lost.unavailable(self.backend, operation, error) from error
+        except _FAILED as error:
+            may_have_happened = has_written or not _is_refused(error)
+            raise lost.failed_request(self.backend, operation, error, may_have_happened=may_have_happened) from error
 
     async def _exists(self) -> bool:
         if not self._is_there and await self._ask("connect", self._client.collection_exists(self._collection)):
@@ -95,11 +117,12 @@ class QdrantMemory(Searching):
             vectors = found.config.params.vectors
             dense = vectors.get(_DENSE) if isinstance(vectors, Mapping) else None
             self._dims = None if dense is None else dense.size
+            self._indexed = frozenset(found.payload_schema or ())
             self._is_there = True
         return self._is_there
 
     async def _make(self, dims: int | None) -> None:
-        """Make the collection if it is not there; then see that its vectors have so many floats."""
+        """Make the collection if it is not there, and what it lacks; then see that its vectors have so many floats."""
         async with self._making:
             if not await self._exists():
                 size = self._dims or dims
@@ -110,15 +133,22 @@ class QdrantMemory(Searching):
                     await self._client.create_collection(
                         self._collection, vectors_config=dense, sparse_vectors_config=words
                     )
-                except _REFUSED as error:
+                except _FAILED as error:
                     # another process may have come first
                     if not await self._exists():
                         raise lost.unavailable(self.backend, "create", error) from error
-                await self._index(
-                    "_namespace", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-                )
-                await self._index("_user", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD))
                 await self._exists()
+            # who made the collection may have been stopped before it had made these
+            for name, is_tenant in _INDEXED.items():
+                if name not in self._indexed:
+                    schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=is_tenant)
+                    try:
+                        await self._index(name, schema)
+                    except StoreUnavailableError as error:
+                        # a key that may write and not index: without one the server looks at every point
+                        if not isinstance(error.__cause__, Exception) or not _is_refused(error.__cause__):
+                            raise
+                    self._indexed |= {name}
         if dims is not None and dims != self._dims:
             known = "none: give dims= before the first upsert" if self._dims is None else f"{self._dims} floats"
             raise ArgumentError(
@@ -136,7 +166,7 @@ class QdrantMemory(Searching):
         points = [self._point(namespace, row) for row in rows]
         for start in range(0, len(points), _PER_REQUEST):
             part = points[start : start + _PER_REQUEST]
-            await self._ask("upsert", self._client.upsert(self._collection, part, wait=True))
+            await self._ask("upsert", self._client.upsert(self._collection, part, wait=True), has_written=start > 0)
 
     def _point(self, namespace: str, row: Row) -> models.PointStruct:
         vectors: dict[str, Any] = {}
@@ -215,6 +245,17 @@ class QdrantMemory(Searching):
     async def _close(self) -> None:
         if self._owns_client:
             await self._client.close()
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the request was answered by a refusal, or never sent."""
+    if isinstance(error, UnexpectedResponse):
+        return error.status_code is not None and _BAD_REQUEST <= error.status_code < _SERVER_ERROR
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    if isinstance(error, RpcError):
+        return getattr(error, "code", lambda: None)() in _REFUSALS
+    return isinstance(error, (QdrantException, ValueError))
 
 
 def _point_id(namespace: str, name: str) -> str:

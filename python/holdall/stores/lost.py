@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from holdall.errors import OutcomeUnknownError, StoreBusyError, StoreUnavailableError, UnreplicatedError
 
+_REQUESTS_THAT_WRITE = ("upsert", "delete", "delete_user")
+
 
 def unavailable(backend: str, operation: str, cause: BaseException) -> StoreUnavailableError:
     """Nothing was written: the backend could not be reached, or refused to serve."""
@@ -50,6 +52,28 @@ def unknown(backend: str, operation: str, cause: BaseException, *, is_repeatable
     )
     return OutcomeUnknownError(
         f"{backend} {operation}: the reply was lost ({said}), so it may or may not have happened: {advice}",
+        backend=backend,
+        operation=operation,
+        cause=said,
+    )
+
+
+def failed_request(
+    backend: str, operation: str, cause: BaseException, *, may_have_happened: bool
+) -> StoreUnavailableError:
+    """A call of a semantic memory failed; all of these may be repeated as they are.
+
+    Args:
+        backend: Which.
+        operation: What was called.
+        cause: Of its last request.
+        may_have_happened: That request reached the server as far as anyone knows, or one before it did its part.
+    """
+    if not may_have_happened or operation not in _REQUESTS_THAT_WRITE:
+        return unavailable(backend, operation, cause)
+    said = _said(cause)
+    return OutcomeUnknownError(
+        f"{backend} {operation}: {said}: it may have happened, in whole or in part; call it again, which has one effect",
         backend=backend,
         operation=operation,
         cause=said,

@@ -192,7 +192,7 @@ class PostgresLink:
         try:
             return await asyncpg.connect(self._dsn, timeout=self._timeout_s, statement_cache_size=0, **self._connect)
         except (ValueError, OverflowError) as error:
-            if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, asyncpg.ClientConfigurationError):
+            if not is_unreadable(error):
                 raise
             raise unreadable(str(self._dsn), error) from None
 
@@ -240,6 +240,13 @@ class PostgresLink:
 
 
 _WRITES = ("write", "touch", "delete", "sweep")
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Whether the driver could not read the DSN or an option; no server was asked then."""
+    if isinstance(error, asyncpg.InterfaceError):
+        return isinstance(error, asyncpg.ClientConfigurationError)
+    return isinstance(error, (ValueError, OverflowError))
 
 
 def _failed(operation: str, error: BaseException, *, was_sent: bool, is_repeatable: bool) -> StoreUnavailableError:
