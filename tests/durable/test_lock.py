@@ -21,7 +21,7 @@ from holdall import (
     SessionState,
     StaleFenceError,
 )
-from holdall.durable.locks import Lease, Lock, hold, usable_s
+from holdall.durable.locks import TTL_S, Lease, Lock, hold, usable_s
 from holdall.durable.session_store import SessionStore
 from holdall.errors import ClosedError, StoreUnavailableError
 from holdall.stores.memory_lock import MemoryLock
@@ -143,6 +143,21 @@ async def test_waiting_ends(lock: Lock, name: str) -> None:
     with pytest.raises(ArgumentError):
         async with hold(lock, name, ttl_s=0.01):
             pass
+
+
+async def test_who_waits_outlives_the_lease_of_a_holder_that_died(name: str) -> None:
+    """By the defaults, also where the lease was given after the waiting began."""
+    clock = [0.0]
+    lock = MemoryLock(now=lambda: clock[0])
+    await lock.acquire(name, "first", TTL_S)
+
+    async def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        if await lock.release(name, "first"):
+            await lock.acquire(name, "died", TTL_S)
+
+    async with hold(lock, name, clock=lambda: clock[0], sleep=sleep):
+        assert TTL_S < clock[0] < TTL_S + 2
 
 
 async def _enter(lock: Lock, name: str) -> None:

@@ -87,7 +87,8 @@ class LockedStateStore:
         store: The sessions to update, or a scoped view of them.
         lock: The lock service: `RedisLock`, `Redlock`, or another `Lock`.
         ttl_s: How long others wait at most for a holder that died. The lease is extended while it is used.
-        wait_s: How long to wait for another holder; None for as long as it takes.
+        wait_s: How long to wait for another holder; None for as long as it takes. Less than `ttl_s`, it may end before the
+            lease of a holder that died.
         options: As of `holdall.durable.locks.hold`; for tests.
     """
 

@@ -19,7 +19,8 @@ from holdall.durable.finish import finish, settle
 from holdall.errors import ArgumentError, LockHeldError, LockLostError, StoreUnavailableError
 
 TTL_S: Final = 30.0
-WAIT_S: Final = 30.0
+# Longer than a lease: who waits outlives that of a holder that took it meanwhile and died.
+WAIT_S: Final = 2 * TTL_S
 _LEAST_TTL_S: Final = 0.02
 # Clocks of holder and service may run at speeds that differ by a hundredth, and the service rounds to milliseconds.
 _DRIFT: Final = 0.01
@@ -162,7 +163,8 @@ async def hold(
         lock: The lock service.
         name: What to hold.
         ttl_s: How long others wait at most for a holder that died. It is extended after a third of it.
-        wait_s: How long to wait for another holder; None for as long as it takes, 0 for not at all.
+        wait_s: How long to wait for another holder; None for as long as it takes, 0 for not at all. Less than `ttl_s`, it may
+            end before the lease of a holder that died.
         clock: Monotonic seconds; for tests.
         sleep: Waits between attempts; for tests.
         random: Draws from 0 up to 1; for tests.
