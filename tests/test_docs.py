@@ -8,6 +8,7 @@ import types
 import pytest
 
 import holdall
+from holdall import errors
 
 PUBLIC = [
     name for name in holdall.__all__ if inspect.isclass(getattr(holdall, name)) or callable(getattr(holdall, name))
@@ -31,3 +32,9 @@ def test_everything_public_is_documented(name: str) -> None:
             and not inspect.getdoc(getattr(found, member))
         ]
     assert not silent
+
+
+def test_every_error_can_be_caught_by_its_name_in_holdall() -> None:
+    own = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert "RequiredOverflowError" in own
+    assert own <= set(holdall.__all__)
