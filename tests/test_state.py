@@ -56,6 +56,20 @@ def test_fields_may_be_given():
     assert [item.kind for item in state.log.items] == ["message", "step_result"]
 
 
+def test_a_field_that_there_is_not_is_refused_and_not_lost_by_the_next_save():
+    state = a_state(0)
+    with pytest.raises(AttributeError, match=r"no field 'sumary'.*state.metadata\['sumary'\]"):
+        state.sumary = "what was said"
+    assert not hasattr(state, "sumary")
+
+    class Mine(SessionState):
+        """Who makes a class of their own knows what they put there."""
+
+    mine = Mine("s", "u")
+    mine.note = 1
+    assert mine.note == 1
+
+
 def test_a_save_sends_only_what_is_new():
     state = a_state(3)
     assert len(save(state).append) == 3

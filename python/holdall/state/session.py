@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
 from operator import attrgetter
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from holdall._native import Entries
 from holdall.errors import ArgumentError
@@ -134,6 +134,15 @@ class SessionState:
     def __post_init__(self) -> None:
         check_id("session_id", self.session_id)
         check_id("user_id", self.user_id)
+
+    if not TYPE_CHECKING:  # to a type checker every name would be one
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name not in _SET and type(self) is SessionState:
+                raise AttributeError(
+                    f"a session has no field {name!r}, and would not keep it; use state.metadata[{name!r}]"
+                )
+            object.__setattr__(self, name, value)
 
     def _views(self) -> Views:
         views: Views | None = self.__dict__.get("_log_views")
@@ -339,4 +348,5 @@ def _decimal(amount: Cost) -> Decimal:
 FIELDS: Final = tuple(f.name for f in fields(SessionState))
 LOG_FIELDS: Final = ("messages", "step_results")
 HEAD_FIELDS: Final = tuple(name for name in FIELDS if name not in (*LOG_FIELDS, "version"))
+_SET: Final = frozenset((*FIELDS, "generation", "stored_user_id", "__dict__"))
 _head_values: Final = attrgetter(*HEAD_FIELDS)
