@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from holdall.durable.archive import Archive
 from holdall.durable.copies import Pointer
-from holdall.durable.crowd import BACKEND, TURNS, crowded
+from holdall.durable.crowd import BACKEND
 from holdall.durable.flights import Flights
 from holdall.durable.guard import GuardedStore
 from holdall.durable.hot import Held, HotCopies
@@ -17,9 +17,10 @@ from holdall.durable.keys import is_mark
 from holdall.durable.sessions import NO_LOG
 from holdall.durable.sweep import sweep as sweep_store
 from holdall.durable.ttl import SESSION_TTL_S
-from holdall.errors import ArgumentError, ConflictError, StaleFenceError, StoreUnavailableError, UnknownNameError
+from holdall.durable.warm_cold import WarmAndCold
+from holdall.errors import ArgumentError, ConflictError, UnknownNameError
 from holdall.stores import keys, rules
-from holdall.stores.base import ABSENT, Absent, Blob, Durability, Entry, Record, Store, Version
+from holdall.stores.base import Absent, Blob, Durability, Entry, Record, Store, Version
 
 Reads = Literal["latest", "bounded"]
 
@@ -96,6 +97,7 @@ class TieredStore:
         self.archive_tier: Archive | None = None
         if cold is not None:
             self.archive_tier = Archive(GuardedStore(cold, timeout_s=cold_timeout_s), self.warm, now=now)
+        self._content = WarmAndCold(self.warm, self.archive_tier)
         self._is_bounded = is_bounded
         self._flights: Flights[Record | None] = Flights()
 
@@ -108,7 +110,7 @@ class TieredStore:
     async def _read(self, key: str, log_from: int) -> Record | None:
         hot = self.hot
         if hot is None or is_mark(key) or (log_from >= NO_LOG and not self._is_bounded):
-            return await self._whole(key, log_from)
+            return await self._content.read(key, log_from)
         if self._is_bounded:
             held = await hot.read(key, log_from)
             if held.record is not None:
@@ -124,7 +126,7 @@ class TieredStore:
                     return hot.of_current(held, head)
             elif held.record is not None:
                 return None
-        record = await self._whole(key, log_from)
+        record = await self._content.read(key, log_from)
         if record is None:
             hot.note_missing(key)
         elif log_from == 0:
@@ -140,20 +142,6 @@ class TieredStore:
             return await asyncio.gather(hot.read(key, log_from), self.warm.read(key, log_from=NO_LOG))
         held = await hot.read(key, log_from)
         return held, None if held.record is None else await self.warm.read(key, log_from=NO_LOG)
-
-    async def _whole(self, key: str, log_from: int) -> Record | None:
-        """Return the record from warm, or from cold where warm holds a pointer."""
-        missing_at: Version | None = None
-        for _ in range(TURNS):
-            record = await self.warm.read(key, log_from=log_from)
-            pointer = None if record is None else Pointer.of(record)
-            if record is None or pointer is None:
-                return record
-            archived = await self._archive().fetch(record, pointer, log_from=log_from, was_missing=missing_at)
-            if archived is not None:
-                return archived
-            missing_at = record.version  # brought back meanwhile: then warm has moved on
-        raise crowded(key, "read")
 
     async def write(
         self,
@@ -181,7 +169,7 @@ class TieredStore:
             op_id=op_id,
         )
         try:
-            version = await self._write(checked, op_id)
+            version = await self._content.write(checked, op_id)
         except ConflictError as error:
             self._note_conflict(key, error)
             raise
@@ -194,91 +182,16 @@ class TieredStore:
         if self.hot is not None:
             self.hot.note_current(key, error.actual)
 
-    async def _write(self, write: rules.Write, op_id: str | None) -> Version:
-        if self.archive_tier is None:
-            return await self._to_warm(write, write.expected, op_id)
-        missing_at: Version | None = None
-        for _ in range(TURNS):
-            try:
-                if write.expected is not None:
-                    return await self._to_warm(write, write.expected, op_id)
-                head = await self.warm.read(write.key, log_from=NO_LOG)
-                if head is None or Pointer.of(head) is None:
-                    # Over a pointer the last writer must not win blindly: the log would be lost.
-                    return await self._to_warm(write, ABSENT if head is None else head.version, op_id)
-            except StaleFenceError:
-                raise
-            except ConflictError as error:
-                if write.expected is None:
-                    continue
-                head = None if error.actual is None else await self.warm.read(write.key, log_from=NO_LOG)
-                if head is None or (Pointer.of(head) is None and head.version != write.expected):
-                    raise
-            pointer = Pointer.of(head)
-            if pointer is None:
-                continue  # archived and brought back at this moment
-            if write.expected is not None and write.expected != pointer.version:
-                raise rules.conflict(write.key, write.expected, pointer.version)
-            try:
-                version = await self._archive().bring_back(head, pointer, write, op_id=op_id, was_missing=missing_at)
-            except StaleFenceError:
-                raise
-            except ConflictError:
-                continue
-            if version is not None:
-                return version
-            missing_at = head.version
-        raise crowded(write.key, "write")
-
-    async def _to_warm(self, write: rules.Write, expected: Version | Absent | None, op_id: str | None) -> Version:
-        return await self.warm.write(
-            write.key,
-            write.head,
-            expected=expected,
-            append=[Entry(kind, data) for kind, data in write.append],
-            keep=write.keep,
-            ttl_s=write.ttl_s,
-            tags=write.tags,
-            fence=write.fence,
-            op_id=op_id,
-        )
-
     async def read_log(self, key: str, *, kind: str | None, before: int | None = None, limit: int = 50) -> list[Entry]:
         """Return a page of the log, from cold where the record is archived."""
-        entries = await self.warm.read_log(key, kind=kind, before=before, limit=limit)
-        if entries or self.archive_tier is None or not limit:
-            return entries
-        for _ in range(TURNS):
-            head = await self.warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
-            if head is None or pointer is None:
-                return [] if head is None else await self.warm.read_log(key, kind=kind, before=before, limit=limit)
-            entries = await self._archive().page(pointer, kind=kind, before=before, limit=limit)
-            again = await self.warm.read(key, log_from=NO_LOG)
-            # An empty page may be that of a copy which was brought back, and deleted, meanwhile.
-            if entries or (again is not None and again.version == head.version):
-                return entries
-        raise crowded(key, "read_log")
+        return await self._content.read_log(key, kind=kind, before=before, limit=limit)
 
     async def touch(self, key: str, ttl_s: float | None, *, op_id: str | None = None) -> bool:
-        """Set the expiry; of an archived record that of its copy first, which must not end before its pointer."""
-        before = await self._prolong_copy(key, ttl_s, None)
-        was_there = await self.warm.touch(key, ttl_s, op_id=op_id)
-        # archived at this moment, its copy is to live as long as the archiver said, and its pointer as long as was said here
-        await self._prolong_copy(key, ttl_s, before)
+        """Set the expiry; of an archived record that of its copy too."""
+        was_there = await self._content.touch(key, ttl_s, op_id=op_id)
         if self.hot is not None:
             await self.hot.drop(key)
         return was_there
-
-    async def _prolong_copy(self, key: str, ttl_s: float | None, done: Pointer | None) -> Pointer | None:
-        """Let the copy of an archived record live on, unless that was done for it; return its pointer."""
-        if self.archive_tier is None:
-            return None
-        head = await self.warm.read(key, log_from=NO_LOG)
-        pointer = None if head is None else Pointer.of(head)
-        if pointer is not None and pointer != done:
-            await self.archive_tier.keep(pointer, ttl_s)
-        return pointer
 
     async def delete(
         self, key: str, *, expected: Version | None = None, fence: int | None = None, op_id: str | None = None
@@ -288,50 +201,13 @@ class TieredStore:
         A copy in a tier that cannot be reached is never shown again; `sweep` removes it from the archive.
         """
         try:
-            was_there = await self._delete(key, expected, fence, op_id)
+            was_there = await self._content.delete(key, expected, fence, op_id)
         except ConflictError as error:
             self._note_conflict(key, error)
             raise
         if self.hot is not None:
             await self.hot.drop(key)
         return was_there
-
-    async def _delete(self, key: str, expected: Version | None, fence: int | None, op_id: str | None) -> bool:
-        archive = self.archive_tier
-        if archive is None:
-            return await self.warm.delete(key, expected=expected, fence=fence, op_id=op_id)
-        for _ in range(TURNS):
-            head = await self.warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
-            if head is None or pointer is None:
-                seen = head.version if expected is None and head is not None else expected
-                try:
-                    return await self.warm.delete(key, expected=seen, fence=fence, op_id=op_id)
-                except StaleFenceError:
-                    raise
-                except ConflictError as error:
-                    if expected is None or (error.actual is not None and await self._is_archived_at(key, expected)):
-                        continue
-                    raise
-            is_refused = expected is not None and expected != pointer.version
-            try:
-                # also where it must be refused: a stale fence weighs more, and a repeat is answered from memory
-                seen = expected if is_refused else head.version
-                was_there = await self.warm.delete(key, expected=seen, fence=fence, op_id=op_id)
-            except StaleFenceError:
-                raise
-            except ConflictError:
-                if is_refused:
-                    raise rules.conflict(key, expected, pointer.version) from None
-                continue
-            await archive.release(key, pointer)
-            return was_there
-        raise crowded(key, "delete")
-
-    async def _is_archived_at(self, key: str, version: Version) -> bool:
-        head = await self.warm.read(key, log_from=NO_LOG)
-        pointer = None if head is None else Pointer.of(head)
-        return pointer is not None and pointer.version == version
 
     def find(self, /, **tags: str) -> AsyncIterator[str]:
         """Yield keys as warm does; what is archived keeps its tags there."""
@@ -342,31 +218,18 @@ class TieredStore:
 
         Copy, verify, compare-and-swap, and only then let go: cut off anywhere, the record is whole in warm or in cold.
         """
-        done = await self._archive().archive(key, ttl_s)
+        done = await self._content.archive(key, ttl_s)
         if done and self.hot is not None:
             await self.hot.drop(key)
         return done
 
     async def restore(self, key: str, ttl_s: float | None) -> bool:
         """Move an archived record's content back to warm; False where it is not archived."""
-        missing_at: Version | None = None
-        for _ in range(TURNS):
-            head = await self.warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
-            if head is None or pointer is None:
-                return False
-            try:
-                if await self._archive().restore(head, pointer, ttl_s, was_missing=missing_at):
-                    return True
-            except ConflictError:
-                continue
-            missing_at = head.version
-        raise crowded(key, "restore")
+        return await self._content.restore(key, ttl_s)
 
     async def is_archived(self, key: str) -> bool:
         """Whether the record's content is in cold."""
-        head = await self.warm.read(key, log_from=NO_LOG)
-        return head is not None and Pointer.of(head) is not None
+        return await self._content.is_archived(key)
 
     async def is_idle(self, key: str) -> bool:
         """Whether a record is in warm and has no copy in hot; a hot tier that cannot be reached says nothing."""
@@ -412,16 +275,6 @@ class TieredStore:
     def _tiers(self) -> list[GuardedStore]:
         hot = [] if self.hot is None else [self.hot.store]
         return [self.warm, *hot, *([] if self.archive_tier is None else [self.archive_tier.cold])]
-
-    def _archive(self) -> Archive:
-        if self.archive_tier is None:
-            raise StoreUnavailableError(
-                "tiered: this record is archived, and no cold tier was given: open the store with the one it was archived to",
-                backend=self.backend,
-                operation="read",
-                cause="no cold tier",
-            )
-        return self.archive_tier
 
     def __repr__(self) -> str:
         hot = None if self.hot is None else self.hot.store.backend
