@@ -2,10 +2,10 @@
 
     python -m tests.fuzz_tokens [executions per encoding and kind, default 1,000,000] [first seed, default 1]
 
-A text is a handful of atoms of `test_tokens.ATOMS` (seams, Unicode classes, contractions, special tokens), or now and then
-six times as many, often of few kinds, with now and then a long run. `count` must be tiktoken's; `cut` must be the longest prefix that tiktoken counts within the limit, found
-by trying every prefix. One in 2,000 counts is of a text long enough for all cores, with what is hard on seams where the stretches of
-a long piece begin. Stops at the first difference and shows the text.
+A text is a handful of atoms of `test_tokens.ATOMS` (seams, Unicode classes, contractions, special tokens), or now and then six times
+as many, often of few kinds, with now and then a long run. `count` must be tiktoken's; `cut` must be the longest prefix that tiktoken
+counts within the limit, found by trying every prefix. One in 2,000 counts is of a text long enough for all cores, with what is hard
+on seams where the stretches of a long piece begin. Stops at the first difference and shows the text.
 """
 
 from __future__ import annotations
