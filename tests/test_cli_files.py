@@ -48,6 +48,14 @@ def test_a_line_of_jsonl_is_chosen_by_index(tmp_path: Path) -> None:
         read_conversation(path, index=2)
 
 
+def test_a_line_may_be_a_list_of_messages(tmp_path: Path) -> None:
+    """Replay reads such a file too."""
+    path = written(tmp_path, "\n".join(json.dumps([message]) for message in CHAT))
+    assert read_conversation(path, index=1).messages == [CHAT[1]]
+    with pytest.raises(UsageError, match=r"holds 2 conversations; say which with --index 0\.\.1"):
+        read_conversation(path)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -78,10 +78,10 @@ def read_conversation(path: str, *, index: int | None = None) -> Conversation:
     """Return the conversation of a file.
 
     A list of messages, an object with `messages` (and perhaps `system` and `tools`, as in a request to a chat API), JSONL with
-    one message a line, or JSONL with one such object a line; `index` then says which.
+    one message a line, or JSONL with one such object or list a line; `index` then says which.
     """
     document = read_json(path)
-    if isinstance(document, list) and document and all(isinstance(row, dict) and "messages" in row for row in document):
+    if isinstance(document, list) and document and all(_is_conversation(row) for row in document):
         if index is None and len(document) > 1:
             raise UsageError(
                 f"{path} holds {len(document)} conversations; say which with --index 0..{len(document) - 1}"
@@ -112,6 +112,12 @@ def read_conversation(path: str, *, index: int | None = None) -> Conversation:
     if tools is not None and not isinstance(tools, list):
         raise UsageError(f"{path}: `tools` is {_kind(tools)}, expected a list")
     return Conversation(messages, system, tools)
+
+
+def _is_conversation(row: Any) -> bool:
+    return (isinstance(row, dict) and "messages" in row) or (
+        isinstance(row, list) and all(isinstance(message, dict) for message in row)
+    )
 
 
 def read_tools(path: str) -> list[Any]:
