@@ -76,13 +76,21 @@ class Shout(str, Enum):
 class Model:
     """An SDK's message: pydantic's way of becoming a dict, without pydantic."""
 
+    defaults: dict[str, Any] = {}  # noqa: RUF012
+
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
 
-    def model_dump(self, *, mode: str, exclude_unset: bool) -> dict[str, Any]:
+    def model_dump(self, *, mode: str, exclude_unset: bool = False, exclude_none: bool = False) -> dict[str, Any]:
         assert mode == "json"
-        assert exclude_unset
-        return dict(self.fields)
+        fields = self.fields if exclude_unset else self.defaults | self.fields
+        return {name: value for name, value in fields.items() if value is not None or not exclude_none}
+
+
+class Call(Model):
+    """A block whose type is a default: one writes `Call(id=..., name=..., input=...)`."""
+
+    defaults = {"type": "tool_use", "cache_control": None}  # noqa: RUF012
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,11 @@ def test_what_stands_for_a_dict_is_read_as_one(message, tok):
 
 def test_blocks_of_an_sdk_are_read_inside_a_message():
     """`{"role": "assistant", "content": response.content}` is how Anthropic's SDK is used."""
-    blocks = [Model(type="text", text="Let me see."), Model(type="tool_use", id="t", name="f", input={"q": 1})]
+    for call in (Model(type="tool_use", id="t", name="f", input={"q": 1}), Call(id="t", name="f", input={"q": 1})):
+        check_blocks([Model(type="text", text="Let me see."), call])
+
+
+def check_blocks(blocks: list[Any]) -> None:
     messages = [
         U,
         {"role": "assistant", "content": blocks},

@@ -61,8 +61,8 @@ pub(super) fn plain<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>>
     if !is_type && value.hasattr(intern!(py, "model_dump")).unwrap_or(false) {
         let options = PyDict::new(py);
         options.set_item(intern!(py, "mode"), "json").ok()?;
-        // What the model was not given is not sent either.
-        options.set_item(intern!(py, "exclude_unset"), true).ok()?;
+        // Null stands for what is not there. What was not given but has a default is kept: a block's type often has one.
+        options.set_item(intern!(py, "exclude_none"), true).ok()?;
         let dumped = value.call_method(intern!(py, "model_dump"), (), Some(&options)).ok()?;
         return dumped.is_instance_of::<PyDict>().then_some(dumped);
     }
