@@ -163,3 +163,20 @@ def test_too_large_is_what_no_form_of_fits_even_alone() -> None:
     assert gone.pop(("message", 1)) == gone.pop(("message", 2)) == "too_large"
     assert len(gone) > 4
     assert set(gone.values()) == {"over_budget"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("messages", [[], [R("a", "an orphan")], [A(" ")]], ids=["none", "an orphan", "an empty one"])
+def test_a_prompt_alone_that_does_not_fit_is_an_error(messages: list[Any], strategy: str) -> None:
+    """Nothing else must be in then, and what need not be in was all that the budget was held against."""
+    for budget, system in ((20, "word " * 50), (2, None)):
+        packer = ContextWindowPacker(budget, TOKENIZER, strategy=strategy)
+        with pytest.raises(RequiredOverflowError, match="framing and system prompt") as caught:
+            packer.pack_messages(messages, system=system, tools=[{"name": "f", "input_schema": {}}])
+        assert caught.value.total > budget == caught.value.budget
+
+
+def test_documents_stand_after_the_prompt_where_nothing_else_is() -> None:
+    packer = ContextWindowPacker(1_000, TOKENIZER)
+    result = packer.pack_messages([S()], documents=["Parcels take three days."])
+    assert [message["role"] for message in result.messages] == ["system", "user"]

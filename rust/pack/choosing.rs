@@ -263,6 +263,9 @@ impl Packing<'_> {
             Some(tooling) => tooling.least(used.names.get(..n_required).unwrap_or_default())?,
             None => 0,
         };
+        if self.base > budget {
+            return Err(self.overflow(tools_least)?);
+        }
         let is_tight = must_full.saturating_add(tools_least) > room;
         let mut must = must_full;
         if is_tight {

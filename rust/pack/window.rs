@@ -141,7 +141,9 @@ impl Packing<'_> {
         let prompts = self.found.groups.iter().filter(|group| group.is_prompt);
         let last_prompt = prompts.flat_map(Group::indices).max();
         let current = self.found.current_turn().first().and_then(|at| self.found.groups.get(*at));
-        let current = current.or(self.found.groups.last()).and_then(|group| group.indices().next());
+        let current = current
+            .or(self.found.groups.last().filter(|group| !group.is_prompt))
+            .and_then(|group| group.indices().next());
         let repairs: HashMap<usize, &[Edit]> = self
             .found
             .groups
