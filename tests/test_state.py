@@ -70,6 +70,27 @@ def test_a_field_that_there_is_not_is_refused_and_not_lost_by_the_next_save():
     assert mine.note == 1
 
 
+@pytest.mark.parametrize("one", [{"role": "user", "content": "hi"}, "hi", b"hi"])
+def test_one_message_is_not_taken_for_several(one):
+    """`messages += message` would add its keys."""
+    state = a_state(1)
+    for add in (state.messages.extend, state.messages.reset, lambda one: SessionState("s", "u", messages=one)):
+        with pytest.raises(ArgumentError, match=r"not one (dict|str|bytes); append\(message\) adds one"):
+            add(one)
+    with pytest.raises(ArgumentError):
+        state.messages += one
+    assert len(state.messages) == 1
+
+
+def test_an_answer_of_an_sdk_is_refused_with_what_to_store():
+    class Answer:
+        def model_dump(self, **options):
+            return {}
+
+    with pytest.raises(EncodeError, match=r"messages\[0\] is of type .*Answer, .*model_dump\(exclude_none=True\)"):
+        a_state(0).messages.append(Answer())
+
+
 def test_a_save_sends_only_what_is_new():
     state = a_state(3)
     assert len(save(state).append) == 3

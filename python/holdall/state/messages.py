@@ -57,6 +57,7 @@ class MessageLog(list[Message]):
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add messages, all or, where one cannot be stored, none."""
+        _check_several(messages)
         items = [self._item(message, len(self) + n) for n, message in enumerate(messages)]
         self._add(items)
 
@@ -98,6 +99,7 @@ class MessageLog(list[Message]):
 
     def reset(self, messages: Iterable[Message]) -> None:
         """Make the log equal to `messages`; a common beginning stays stored."""
+        _check_several(messages)
         new = list(messages)
         same = 0
         for old, value in zip(self, new, strict=False):
@@ -236,3 +238,11 @@ class StepResults(dict[StepKey, Any]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[StepKey, Any]:
         return dict(self)
+
+
+def _check_several(messages: object) -> None:
+    """Refuse one message where several are wanted: its keys, or its characters, would be taken for messages."""
+    if isinstance(messages, (str, bytes, Mapping)):
+        raise ArgumentError(
+            f"messages must be a list of messages, not one {type(messages).__name__}; append(message) adds one"
+        )

@@ -380,7 +380,10 @@ def _why_not(kind: type) -> str:
     for base, advice in _ADVICE:
         if issubclass(kind, base):
             return f"is of type {name}, a subclass of {base.__name__} that would not come back as itself; {advice}"
-    return f"is of type {name}, which cannot be stored; give plain values, such as a dict, a list or a str"
+    # What an SDK answers with; which of its fields are worth keeping, the caller knows.
+    plain = "store its model_dump(exclude_none=True)"
+    advice = plain if hasattr(kind, "model_dump") else "give plain values, such as a dict, a list or a str"
+    return f"is of type {name}, which cannot be stored; {advice}"
 
 
 _ADVICE: Final[tuple[tuple[type, str], ...]] = (
