@@ -380,3 +380,9 @@ def test_a_counter_agrees_with_the_rule_on_every_kind_of_part(tok):
         for part in parts:
             messages = [{"role": "user", "content": [part]}]
             assert count_messages(messages, format=fmt) == Oracle(tok, fmt).request(messages), part
+
+
+def test_a_developer_beside_instructions_is_no_message_of_anthropics(tok):
+    """OpenAI Responses with `instructions`; it was read only once a tool had been called."""
+    messages = [{"role": "developer", "content": "be nice"}, U]
+    assert count_messages(messages, system="be brief") == count_messages([{**S, "content": "be brief"}, *messages])

@@ -5,31 +5,41 @@ use super::node::{Key, Kind, Node};
 use super::responses;
 
 /// The format that the first telling message is in. Nothing telling: Responses if items call themselves messages, Anthropic
-/// if `has_system` (a system prompt beside the messages), else `OpenAI` chat, which reads plain conversations of all three.
+/// if `has_system` (a system prompt beside the messages) and no message is a developer's, else `OpenAI` chat, which reads plain
+/// conversations of all three.
 #[must_use]
 pub fn detect<N: Node>(messages: &[N], has_system: bool) -> Format {
-    let mut is_called_message = false;
+    let mut hints = Hints::default();
     for message in messages {
-        if let Some(format) = telling(message, &mut is_called_message) {
+        if let Some(format) = telling(message, &mut hints) {
             return format;
         }
     }
-    if is_called_message {
+    if hints.is_called_message {
         Format::Responses
-    } else if has_system {
+    } else if has_system && !hints.is_of_developer {
         Format::Anthropic
     } else {
         Format::OpenAi
     }
 }
 
-fn telling<N: Node>(message: &N, is_called_message: &mut bool) -> Option<Format> {
+/// What tells something where nothing tells all.
+#[derive(Default)]
+struct Hints {
+    is_called_message: bool,
+    is_of_developer: bool,
+}
+
+fn telling<N: Node>(message: &N, hints: &mut Hints) -> Option<Format> {
     let kind = message.text_at(Key::Type);
     let Some(role) = message.given(Key::Role) else {
         return kind.filter(|kind| responses::is_item(kind)).map(|_| Format::Responses);
     };
-    if matches!(role.text().as_deref(), Some("tool" | "function")) {
-        return Some(Format::OpenAi);
+    match role.text().as_deref() {
+        Some("tool" | "function") => return Some(Format::OpenAi),
+        Some("developer") => hints.is_of_developer = true,
+        _ => {}
     }
     if message.given(Key::ToolCalls).is_some_and(|calls| calls.items().next().is_some())
         || message.given(Key::FunctionCall).is_some()
@@ -58,6 +68,6 @@ fn telling<N: Node>(message: &N, is_called_message: &mut bool) -> Option<Format>
             return None;
         }
     }
-    *is_called_message |= kind.as_deref() == Some("message");
+    hints.is_called_message |= kind.as_deref() == Some("message");
     None
 }
