@@ -53,7 +53,7 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             "EncodeError"
         }
         Error::Counter(text) => {
-            let raised = super::tokens::take_raised();
+            let raised = super::callers::take_raised();
             return Ok(raised.unwrap_or_else(|| PyRuntimeError::new_err(text.clone())));
         }
     };

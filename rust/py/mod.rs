@@ -1,6 +1,7 @@
 //! The Python module `holdall._native`: one thin binding file per module, errors crossing in `error.rs` only.
 
 mod ahead;
+mod callers;
 mod chat;
 mod content;
 mod counts;

@@ -5,6 +5,7 @@ mod buffer;
 mod collide;
 mod containers;
 mod decode;
+mod decoder;
 mod encode;
 mod entries;
 mod keys;
@@ -73,7 +74,7 @@ fn msgpack_decode<'py>(
     frozen_keys: Vec<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let frozen_keys: Vec<_> = frozen_keys.iter().map(String::as_str).collect();
-    decode::decode(py, data, start, frozen, &frozen_keys, Lent::get(py)?, None)
+    decode::decode(py, data, start, frozen, &frozen_keys, Lent::get(py)?)
 }
 
 /// See `_native.pyi`.

@@ -1,17 +1,16 @@
 //! The binding of `tokens`.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyInt, PySlice, PyString, PyTuple, PyType};
 
+use super::callers;
 use super::seen::Seen;
-use crate::tokens::{self, Counter, Figures, PatternBpe, Remembering};
+use crate::tokens::{self, Counter, Figures, Remembering};
 use crate::{Error, Result};
 
 /// From this many bytes on, counting takes long enough to let other threads run: letting go costs 50 ns.
@@ -74,35 +73,14 @@ impl Tokenizer {
     /// Count as a `tiktoken.Encoding` does by `encode_ordinary`.
     #[classmethod]
     fn from_tiktoken(_class: &Bound<'_, PyType>, encoding: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let count = encoding.getattr("encode_ordinary").map_err(|_| {
-            PyTypeError::new_err(format!("encoding must be a tiktoken.Encoding, not {}", kind_of(encoding)))
-        })?;
-        let asked = Callback::new(count.unbind(), 0.0, Returns::Tokens);
-        let counter: Arc<dyn Counter> = match parts_of(encoding) {
-            Some((pattern, ranks)) => match tokens::recognise(&pattern, &ranks) {
-                Some(name) => tokens::encoding(name)?,
-                None => match PatternBpe::new(&pattern, ranks, next_id()) {
-                    Some(native) => Arc::new(NativeOrAsked { native, asked }),
-                    None => Arc::new(asked),
-                },
-            },
-            None => Arc::new(asked),
-        };
-        Ok(Self::made(counter, Source::Tiktoken(encoding.clone().unbind())))
+        Ok(Self::made(callers::of_tiktoken(encoding)?, Source::Tiktoken(encoding.clone().unbind())))
     }
 
     /// Count with a function of the caller's, which must give the same number for the same text.
     #[classmethod]
     #[pyo3(signature = (count, margin = 0.0))]
     fn from_callable(_class: &Bound<'_, PyType>, count: &Bound<'_, PyAny>, margin: f64) -> PyResult<Self> {
-        if !count.is_callable() {
-            return Err(PyTypeError::new_err(format!("count must be callable, not {}", kind_of(count))));
-        }
-        if !(margin.is_finite() && margin >= 0.0) {
-            return Err(Error::Argument(format!("margin must be a finite number of at least 0, not {margin}")).into());
-        }
-        let counter = Callback::new(count.clone().unbind(), margin, Returns::Number);
-        Ok(Self::made(Arc::new(counter), Source::Callable(count.clone().unbind())))
+        Ok(Self::made(callers::of_callable(count, margin)?, Source::Callable(count.clone().unbind())))
     }
 
     /// Tokens of `text`. From 2 KiB on the GIL is released; long text that is hard to merge is shared by all cores.
@@ -302,116 +280,9 @@ fn limit_of(limit: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(limit.extract().unwrap_or(u64::MAX))
 }
 
-fn kind_of(value: &Bound<'_, PyAny>) -> String {
+/// The name of a value's class.
+pub(super) fn kind_of(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
-}
-
-/// An id for a counter that is like no other.
-fn next_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Tokens with their ranks.
-type Ranks = Vec<(Vec<u8>, u32)>;
-
-/// The pattern and the ranks of a `tiktoken.Encoding`, which it has no public names for; `None` if it keeps them otherwise.
-fn parts_of(encoding: &Bound<'_, PyAny>) -> Option<(String, Ranks)> {
-    let pattern = encoding.getattr("_pat_str").ok()?.extract().ok()?;
-    let ranks = encoding.getattr("_mergeable_ranks").ok()?.cast_into::<PyDict>().ok()?;
-    let rank = |(token, rank): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-        Some((token.cast::<PyBytes>().ok()?.as_bytes().to_vec(), rank.extract().ok()?))
-    };
-    Some((pattern, ranks.iter().map(rank).collect::<Option<_>>()?))
-}
-
-/// Counts natively, and asks tiktoken itself where the regex engine gives up.
-struct NativeOrAsked {
-    native: PatternBpe,
-    asked: Callback,
-}
-
-impl Counter for NativeOrAsked {
-    fn count(&self, text: &str) -> Result<u64> {
-        self.native.count(text).or_else(|_| self.asked.count(text))
-    }
-
-    fn cut(&self, text: &str, limit: u64) -> Result<usize> {
-        tokens::cut_by_counting(self, text, limit)
-    }
-
-    fn id(&self) -> u64 {
-        self.native.id()
-    }
-}
-
-/// What a caller's function gives.
-enum Returns {
-    Number,
-    Tokens,
-}
-
-/// Counts by calling into Python.
-struct Callback {
-    count: Py<PyAny>,
-    margin: f64,
-    returns: Returns,
-    id: u64,
-}
-
-thread_local! {
-    /// What the last failed callback raised, until `error.rs` raises it again.
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-}
-
-/// The exception behind the last `Error::Counter` of this thread.
-pub(super) fn take_raised() -> Option<PyErr> {
-    RAISED.take()
-}
-
-impl Callback {
-    fn new(count: Py<PyAny>, margin: f64, returns: Returns) -> Self {
-        Self { count, margin, returns, id: next_id() }
-    }
-
-    fn call(&self, py: Python<'_>, text: &str) -> PyResult<u64> {
-        let given = self.count.bind(py).call1((text,))?;
-        if matches!(self.returns, Returns::Tokens) {
-            return Ok(given.len()? as u64);
-        }
-        if given.is_instance_of::<PyBool>() || !given.is_instance_of::<PyInt>() {
-            return Err(PyTypeError::new_err(format!("a token counter must return an int, not {}", kind_of(&given))));
-        }
-        given.extract().map_err(|_| {
-            Error::Argument(format!("a token counter must return an int from 0 to 2**64 - 1, not {given}")).into()
-        })
-    }
-}
-
-impl Counter for Callback {
-    fn count(&self, text: &str) -> Result<u64> {
-        Python::attach(|py| self.call(py, text)).map_err(|raised| {
-            let shown = raised.to_string();
-            RAISED.set(Some(raised));
-            Error::Counter(shown)
-        })
-    }
-
-    fn cut(&self, text: &str, limit: u64) -> Result<usize> {
-        tokens::cut_by_counting(self, text, limit)
-    }
-
-    fn id(&self) -> u64 {
-        self.id
-    }
-
-    fn margin(&self) -> f64 {
-        self.margin
-    }
-
-    fn calls_back(&self) -> bool {
-        true
-    }
 }
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
 use super::collide::{self, is_salted};
-use super::decode::{Decoder, Failed, Frame, Kind, Made};
+use super::decoder::{Decoder, Failed, Frame, Kind, Made};
 use crate::msgpack::decode::{Fault, Token};
 use crate::msgpack::marker::ext;
 use crate::msgpack::{MAX_DEPTH, MAX_UNSALTED_KEYS};

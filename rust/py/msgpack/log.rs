@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
-use super::decode::{self, Frame, NoCollection};
+use super::decode::{self, NoCollection};
+use super::decoder::Frame;
 use super::{IS_MESSAGE, IS_RESULT, Lent};
 use crate::Error;
 

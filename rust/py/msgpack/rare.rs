@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::collide;
-use super::decode::{Decoder, Failed, Made};
+use super::decoder::{Decoder, Failed, Made};
 use super::encode::{Encoder, Kind, unsalted};
 use crate::msgpack::MAX_UNSALTED_KEYS;
 use crate::msgpack::encode::{self as wire, Sink};

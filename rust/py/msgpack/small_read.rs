@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::Lent;
-use super::decode::Decoder;
+use super::decoder::Decoder;
 use super::keys::{MAX_VALUE_BYTES, VALUES, ascii};
 use super::shapes::{Place, SHAPES};
 use super::shared_keys::{Layout, MAX_PAIRS};

@@ -4,7 +4,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::decode::{Decoder, Failed, Made};
+use super::decoder::{Decoder, Failed, Made};
 use super::keys::{KEYS, MAX_KEY_BYTES, MAX_VALUE_BYTES, VALUES, ascii};
 use crate::msgpack::ascii::is_ascii;
 

@@ -28,7 +28,7 @@ impl Unread {
 
     /// Decode the array, read-only.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        decode::decode(py, self.up_to_end(py), self.start, true, &[], Lent::get(py)?, None)
+        decode::decode(py, self.up_to_end(py), self.start, true, &[], Lent::get(py)?)
     }
 
     /// Append the elements, read-only, to a list.
