@@ -242,13 +242,13 @@ def test_a_log_that_was_made_ahead_is_that_which_is_read_when_asked_for(is_wante
         state.messages.append(message([n, {"n": n, "é": "x" * n}]))
         state.step_results[n % 15] = {"n": [n]}
     data = SERIALIZER.dumps(state)
-    monkeypatch.setattr(session._last, "is_read", is_wanted)
+    monkeypatch.setattr(session.last_log, "is_read", is_wanted)
     found = SERIALIZER.loads(data)
     assert ("_made" in vars(found)) == is_wanted
     assert SERIALIZER.dumps(found) == data
-    assert not session._last.is_read
+    assert not session.last_log.is_read
     assert found == state
-    assert session._last.is_read
+    assert session.last_log.is_read
     assert list(found.log.items) == [item._replace(packed=None) for item in state.log.items]
     found.messages.append(message("more"))
     found.step_results[3] = "again"
@@ -280,7 +280,7 @@ def test_what_is_wrong_is_told_alike_whether_a_log_is_made_ahead_or_not(data):
         whole[at] = data.draw(st.integers(0, 255))
     told: list[object] = []
     for is_wanted in (False, True):
-        session._last.is_read = is_wanted
+        session.last_log.is_read = is_wanted
         try:
             found = SERIALIZER.loads(bytes(whole))
             told.append((found.session_id, list(found.messages), list(found.log.pairs), found.log.order))
@@ -301,7 +301,7 @@ def test_depth_is_counted_alike_whether_a_log_is_made_ahead_or_not(where, depth)
     data = b"\xde\x00" + bytes([len(fields)]) + b"".join(msgpack_encode(name) + value for name, value in fields.items())
     told = []
     for is_wanted in (False, True):
-        session._last.is_read = is_wanted
+        session.last_log.is_read = is_wanted
         try:
             told.append(len(SERIALIZER.loads(data).log.items))
         except DecodeError as error:

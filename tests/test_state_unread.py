@@ -10,7 +10,7 @@ import pytest
 
 from holdall._native import msgpack_decode, msgpack_encode
 from holdall.errors import DecodeError, NewerStateError
-from holdall.state import SessionState, StateSerializer
+from holdall.state import SessionState, StateSerializer, session
 
 SERIALIZER = StateSerializer()
 
@@ -159,10 +159,48 @@ def test_fields_that_are_missing_have_their_defaults_and_newer_states_are_refuse
         SERIALIZER.loads(msgpack_encode(document | {"_version": 99}))
 
 
-def test_threads_that_ask_first_get_one_log():
+def relaid(document: dict[str, object], layout: str) -> bytes:
+    """The same document as another writer may lay it out."""
+    if layout == "reversed":
+        return msgpack_encode(dict(reversed(document.items())))
+    if layout == "order of none":
+        return msgpack_encode(document | {"_order": None})
+    pairs = b"".join(msgpack_encode(name) + msgpack_encode(value) for name, value in document.items())
+    return b"\xdf" + len(document).to_bytes(4, "big") + pairs
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+@pytest.mark.parametrize("layout", ["reversed", "order of none", "wide header"])
+def test_documents_of_other_layouts_give_the_same_state(layout, is_wanted):
+    state = a_state(0) if layout == "order of none" else a_state(5)
+    state.messages.extend([{"role": "user", "content": "é"}] * 3)
+    state.step_results["last"] = {"ok": [1.5, None]}
+    session.last_log.is_read = is_wanted
+    found = SERIALIZER.loads(relaid(msgpack_decode(SERIALIZER.dumps(state)), layout))
+    assert found == state
+    assert [item.kind for item in found.log.items] == [item.kind for item in state.log.items]
+    assert SERIALIZER.dumps(found) == SERIALIZER.dumps(state)
+
+
+def test_loaded_states_share_nothing_that_changes():
+    data = SERIALIZER.dumps(a_state())
+    for _ in range(3):
+        one, other = SERIALIZER.loads(data), SERIALIZER.loads(data)
+        one.metadata["k"] = 1
+        one.plan.append("x")
+        one.messages.append({"role": "user", "content": "of one"})
+        one.generation = "g"
+        one.summary = "one"
+        assert other == a_state()
+        assert (other.generation, "generation" in vars(other)) == ("", False)
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_threads_that_ask_first_get_one_log(is_made):
     data = SERIALIZER.dumps(a_state(200))
     with ThreadPoolExecutor(8) as pool:
         for _ in range(50):
+            session.last_log.is_read = is_made
             found = SERIALIZER.loads(data)
             logs = list(pool.map(lambda _, found=found: found.messages, range(8)))
             assert all(log is found.messages for log in logs)

@@ -890,25 +890,65 @@ class Entries:
     def forget_all(self, n: int) -> None:
         """Keep none of what are now `n` entries."""
 
-def msgpack_decode_state(
-    data: bytes, names: tuple[str, ...], schema: int, targets: tuple[list[Any], dict[Any, Any]] | None = None
-) -> tuple[Any, tuple[Unread, Unread, bytes | None] | None]:
-    """Decode a whole state as `msgpack_decode` does, with `messages` and `step_results` read-only or `Unread`.
+@final
+class LastLog:
+    """Whether somebody asked for the log of the state that was loaded last."""
 
-    `Unread` are arrays, of step results only those of pairs, that hold nothing but nil, booleans, numbers, strings, bytes,
-    arrays and maps with few keys, all strings: what cannot fail to decode later. All else is decoded at once.
+    is_read: bool
+    def __new__(cls) -> LastLog: ...
+
+class LogView:
+    """A field of a state that is one of the views on its log, made when somebody asks for the first of them.
 
     Args:
-        data: The document.
-        names: The fields of a state without its log.
-        schema: The version that a document must have to be taken apart.
-        targets: A list that messages, and a dict that step results are decoded into at once, where somebody is waiting for them.
-            They are filled if the log is returned.
-
-    Returns:
-        The document, and None; or, of a whole and sound document of this version whose log is unread, its fields, and its
-        messages, its step results and their order.
+        at: Which of the `_log_views` of a state; of the class it is ().
+        last: Where it is noted that somebody asked for views that were made when the state was loaded.
     """
+
+    def __new__(cls, at: int, last: LastLog) -> Self: ...
+    def __get__(self, state: object, owner: type | None = None, /) -> Any: ...
+
+@final
+class StateReader:
+    """Makes a state of a document in one call.
+
+    Args:
+        state: The class of states, whose fields are in their `__dict__`.
+        messages: The class of messages, a kind of list.
+        results: The class of step results, a kind of dict.
+        marks: The class of what both note their changes in, as `_marks`.
+        names: The fields of a state without its log, in the order in which documents have them.
+        schema: The version of the documents.
+        last: Whether to decode the log too, for which somebody will ask; false after each state.
+    """
+
+    def __new__(
+        cls,
+        state: type,
+        messages: type[list[Any]],
+        results: type[dict[Any, Any]],
+        marks: type,
+        *,
+        names: Sequence[str],
+        schema: int,
+        last: LastLog,
+    ) -> StateReader: ...
+    def read(self, data: object) -> Any:
+        """Read a document.
+
+        The log of a state is under `_unread`: its messages, its step results, both `Unread`, and their order, None where all
+        messages come first. Where it was decoded too, views and marks are under `_made`.
+
+        `Unread` are arrays, of step results only those of pairs, that hold nothing but nil, booleans, numbers, strings, bytes,
+        arrays and maps with few keys, all strings: what cannot fail to decode later. All else is decoded at once.
+
+        Returns:
+            A state; a dict, as of `msgpack_decode` with a read-only log, of a document that is not laid out as ours are, holds
+            what is rare in its log or is not sound; None of what is no `bytes` or begins with no map.
+
+        Raises:
+            DecodeError: Of what begins with a map, but cannot be decoded.
+        """
 
 def msgpack_decode_log(
     entries: Iterable[Sequence[Any] | bytes], header: bytes | None, other: Callable[[Any, Any, int], Any]

@@ -9,6 +9,7 @@ mod decoder;
 mod encode;
 mod entries;
 mod keys;
+mod loaded;
 mod log;
 mod nesting;
 mod path;
@@ -95,19 +96,6 @@ fn msgpack_encode_state<'py>(
 
 /// See `_native.pyi`.
 #[pyfunction]
-#[pyo3(signature = (data, names, schema, targets = None))]
-#[allow(clippy::needless_pass_by_value, reason = "extracted arguments are owned")]
-fn msgpack_decode_state<'py>(
-    data: &Bound<'py, PyBytes>,
-    names: &Bound<'py, PyTuple>,
-    schema: i64,
-    targets: Option<decode::Targets<'py>>,
-) -> PyResult<(Bound<'py, PyAny>, Option<state::Log<'py>>)> {
-    state::load(data, names, schema, targets.as_ref(), Lent::get(data.py())?)
-}
-
-/// See `_native.pyi`.
-#[pyfunction]
 fn msgpack_decode_log<'py>(
     entries: &Bound<'py, PyAny>,
     header: Option<&[u8]>,
@@ -139,6 +127,8 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<entries::Entries>()?;
     module.add_function(wrap_pyfunction!(msgpack_encode_state, module)?)?;
     module.add_function(wrap_pyfunction!(msgpack_decode_log, module)?)?;
-    module.add_function(wrap_pyfunction!(msgpack_decode_state, module)?)?;
+    module.add_class::<loaded::LastLog>()?;
+    module.add_class::<loaded::LogView>()?;
+    module.add_class::<loaded::StateReader>()?;
     module.add_function(wrap_pyfunction!(msgpack_decode, module)?)
 }

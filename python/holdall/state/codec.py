@@ -11,9 +11,9 @@ from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from holdall._native import (
+    StateReader,
     msgpack_decode,
     msgpack_decode_log,
-    msgpack_decode_state,
     msgpack_encode,
     msgpack_encode_state,
 )
@@ -25,11 +25,11 @@ from holdall.state.document import (
     check_types,
     items_of,
     log_fields,
-    read_log,
     state_of,
 )
-from holdall.state.log import MESSAGE, STEP_RESULT, Items, Pending
-from holdall.state.session import HEAD_FIELDS, SessionState, check_id, log_ahead
+from holdall.state.log import MESSAGE, STEP_RESULT, Items, Marks, Pending
+from holdall.state.messages import MessageLog, StepResults
+from holdall.state.session import HEAD_FIELDS, SessionState, check_id, last_log
 from holdall.state.upgrade import ENTRIES, HEADS, upgrade
 
 Format = Literal["msgpack", "json", "protobuf"]
@@ -46,6 +46,9 @@ _head_values: Final = attrgetter(*HEAD_FIELDS)
 # The first bytes of a map in MessagePack.
 _MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 _ENTRY_HEADER: Final = bytes([_PAIR, ENTRIES.current])
+_READER: Final = StateReader(
+    SessionState, MessageLog, StepResults, Marks, names=_STATE_FIELDS, schema=HEADS.current, last=last_log
+)
 
 
 class Snapshot(NamedTuple):
@@ -224,19 +227,15 @@ class StateSerializer:
 
     def loads(self, data: bytes, *, record: str | None = None) -> SessionState:
         """Return the state that `dumps` wrote, in whichever format; errors as for `restore`."""
-        # What is not put round anything, nor in another format, is told by its first byte.
-        if self.encryption is not None or type(data) is not bytes or data[:1] not in _MAPS:
+        # None of what is put round anything, or in another format.
+        found = _READER.read(data) if self.encryption is None else None
+        if found is None:
             data = self._open(data, record=record or "", kind=DOCUMENT, seq=0)
-        name = _format_of(data)
-        if name == "msgpack":
-            made = log_ahead()
-            document, log = msgpack_decode_state(data, _STATE_FIELDS, HEADS.current, made)
-            if log is not None:
-                return SessionState.of_fields(document, log, made)
-            read_log(document)
-        else:
-            document = _codec(name)[1](data)
-        document = _upgraded(document)
+            name = _format_of(data)
+            found = _READER.read(data) if name == "msgpack" else _codec(name)[1](data)
+        if type(found) is SessionState:
+            return found
+        document = _upgraded(found)
         items = items_of(document)
         state = state_of(document)
         state.load_log(items, stored=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdall._native import Unread, msgpack_decode, msgpack_encode
+from holdall._native import msgpack_decode, msgpack_encode
 from holdall.errors import ArgumentError, DecodeError
 from holdall.state.log import IS_MESSAGE, IS_RESULT, Items
 from holdall.state.session import HEAD_FIELDS, SessionState, check_id
@@ -108,13 +108,6 @@ def state_of(document: dict[str, Any]) -> SessionState:
         raise _bad(f"version is a {type(version).__name__}")
     state.version = version
     return state
-
-
-def read_log(document: dict[str, Any]) -> None:
-    """Decode what is unread in a document."""
-    for name, value in document.items():
-        if type(value) is Unread:
-            document[name] = value.read()
 
 
 _TTLS = (int, float, type(None))

@@ -8,7 +8,7 @@ from decimal import Context, Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from holdall._native import Entries
+from holdall._native import Entries, LastLog, LogView
 from holdall.errors import ArgumentError
 from holdall.state.log import (
     IS_RESULT,
@@ -57,34 +57,40 @@ def check_id(what: str, value: object) -> str:
     return value
 
 
-class _Messages:
+# What became of the state that was loaded last: who asked for its log will ask for the next one's, and one pass is cheaper than two.
+last_log: Final = LastLog()
+
+
+class _Messages(LogView):
     """The field `messages`: reading gives the log, assigning makes the log equal to what is assigned."""
 
-    @overload
-    def __get__(self, state: None, owner: type[SessionState]) -> tuple[Message, ...]: ...
-    @overload
-    def __get__(self, state: SessionState, owner: type[SessionState]) -> MessageLog: ...
-    def __get__(self, state: SessionState | None, owner: type[SessionState]) -> MessageLog | tuple[Message, ...]:
-        return () if state is None else state._views()[0]  # noqa: SLF001 - the field's own descriptor
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __get__(self, state: None, owner: type[SessionState]) -> tuple[Message, ...]: ...
+        @overload
+        def __get__(self, state: SessionState, owner: type[SessionState]) -> MessageLog: ...
+        def __get__(self, state: SessionState | None, owner: type[SessionState]) -> Any: ...
 
     def __set__(self, state: SessionState, messages: Iterable[Message]) -> None:
-        log = state._views()[0]  # noqa: SLF001
+        log = state.messages
         if messages is not log:
             log.reset(messages)
 
 
-class _StepResults:
+class _StepResults(LogView):
     """The field `step_results`, likewise."""
 
-    @overload
-    def __get__(self, state: None, owner: type[SessionState]) -> tuple[()]: ...
-    @overload
-    def __get__(self, state: SessionState, owner: type[SessionState]) -> StepResults: ...
-    def __get__(self, state: SessionState | None, owner: type[SessionState]) -> StepResults | tuple[()]:
-        return () if state is None else state._views()[1]  # noqa: SLF001
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __get__(self, state: None, owner: type[SessionState]) -> tuple[()]: ...
+        @overload
+        def __get__(self, state: SessionState, owner: type[SessionState]) -> StepResults: ...
+        def __get__(self, state: SessionState | None, owner: type[SessionState]) -> Any: ...
 
     def __set__(self, state: SessionState, results: Mapping[StepKey, Any]) -> None:
-        log = state._views()[1]  # noqa: SLF001
+        log = state.step_results
         if results is not log:
             log.reset(results)
 
@@ -113,11 +119,11 @@ class SessionState:
 
     session_id: str
     user_id: str
-    messages: _Messages = _Messages()
+    messages: _Messages = _Messages(0, last_log)
     summary: str | None = None
     current_step: int = 0
     plan: list[Any] = field(default_factory=list)
-    step_results: _StepResults = _StepResults()
+    step_results: _StepResults = _StepResults(1, last_log)
     active_tools: list[Any] = field(default_factory=list)
     accumulated_cost: Cost = 0.0
     token_count: int = 0
@@ -152,8 +158,8 @@ class SessionState:
         if unread is None:
             views = _views_of(Items(b"", [], []))
         else:
-            _last.is_read = True
-            views = _read(unread, self.__dict__.pop("_made", None))
+            last_log.is_read = True
+            views = self.__dict__.pop("_made", None) or _read(unread)
         # Of several threads that ask first, all get what one of them made.
         views = self.__dict__.setdefault("_log_views", views)
         self.__dict__.pop("_unread", None)
@@ -181,23 +187,10 @@ class SessionState:
         self.__dict__.pop("_made", None)
 
     @classmethod
-    def of_fields(
-        cls, fields: dict[str, Any], unread: UnreadLog | None = None, made: tuple[MessageLog, StepResults] | None = None
-    ) -> SessionState:
-        """Make a state of all `HEAD_FIELDS`, which are checked and become its own, and a log to be read when asked for.
-
-        Args:
-            fields: The fields.
-            unread: The log.
-            made: What the log is when it is read, where that was made ahead.
-        """
+    def of_fields(cls, fields: dict[str, Any]) -> SessionState:
+        """Make a state of all `HEAD_FIELDS`, which are checked and become its own, and of no log."""
         state = object.__new__(cls)
-        if unread is None:
-            fields.setdefault("version", 0)
-        else:
-            fields["_unread"] = unread
-            if made is not None:
-                fields["_made"] = made
+        fields.setdefault("version", 0)
         state.__dict__ = fields
         return state
 
@@ -300,34 +293,11 @@ def _views_of(items: Items) -> Views:
     return messages, results, marks
 
 
-class _Last:
-    """What became of the state that was loaded last."""
-
-    is_read = False
-
-
-_last: Final = _Last()
-
-
-def log_ahead() -> tuple[MessageLog, StepResults] | None:
-    """Return what a log is to be decoded into when it is loaded; None where it is to stay unread.
-
-    Foreseen as for the state before: who asked for its log will ask for this one's, and one pass is cheaper than two.
-    """
-    if not _last.is_read:
-        return None
-    _last.is_read = False
-    return MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
-
-
-def _read(unread: UnreadLog, made: tuple[MessageLog, StepResults] | None) -> Views:
+def _read(unread: UnreadLog) -> Views:
     read_messages, read_results, order = unread
-    if made is None:
-        messages, results = MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
-        read_messages.extend(messages)
-        read_results.update(results)
-    else:
-        messages, results = made
+    messages, results = MessageLog.__new__(MessageLog), StepResults.__new__(StepResults)
+    read_messages.extend(messages)
+    read_results.update(results)
     n_results = len(read_results)
     pairs = None
     if len(results) < n_results:

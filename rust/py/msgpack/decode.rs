@@ -3,7 +3,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyDict, PyList};
 
 use super::Lent;
 use super::decoder::{Decoder, Frame, Kind};
@@ -41,26 +41,7 @@ pub(super) fn decode<'py>(
     let _no_collection = NoCollection::begin();
     let mut decoder = Decoder::new(py, Reader::new(data, start), frozen, lent);
     decoder.frozen_keys = frozen_keys;
-    let made = decoder.document();
-    decoder.end(made)
-}
-
-/// A list for the messages and a dict for the step results of a document.
-pub(super) type Targets<'py> = (Bound<'py, PyList>, Bound<'py, PyDict>);
-
-/// The fields of a document whose log may be left unread.
-pub(super) const LOG_FIELDS: [&str; 2] = ["messages", "step_results"];
-
-/// Decode a document whose log is left unread, or, where `targets` are given, decoded into them too.
-pub(super) fn decode_state<'py>(
-    data: &Bound<'py, PyBytes>,
-    targets: Option<&Targets<'py>>,
-    lent: &'static Lent,
-) -> PyResult<Bound<'py, PyAny>> {
-    let _no_collection = NoCollection::begin();
-    let mut decoder = Decoder::new(data.py(), Reader::new(data.as_bytes(), 0), false, lent);
-    (decoder.frozen_keys, decoder.unread_in, decoder.targets) = (&LOG_FIELDS, Some(data), targets);
-    let made = decoder.document();
+    let made = decoder.one();
     decoder.end(made)
 }
 

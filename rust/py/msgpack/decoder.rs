@@ -3,11 +3,9 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyDict, PyList};
 
 use super::Lent;
-use super::decode::{LOG_FIELDS, Targets};
-use super::unread;
 use crate::Error;
 use crate::msgpack::decode::{Fault, Reader, Token};
 use crate::msgpack::marker::ext;
@@ -54,10 +52,6 @@ pub(super) struct Decoder<'py, 'a> {
     pub(super) frozen_keys: &'a [&'a str],
     /// Up to where `ahead` has looked in vain.
     pub(super) tried: usize,
-    /// The document, where what stands under `frozen_keys` may be left unread.
-    pub(super) unread_in: Option<&'a Bound<'py, PyBytes>>,
-    /// Where messages and step results of the document go if they are decoded at once after all.
-    pub(super) targets: Option<&'a Targets<'py>>,
     /// Containers around the outermost of `outer`.
     pub(super) depth: usize,
     pub(super) lent: &'static Lent,
@@ -81,8 +75,6 @@ impl<'py, 'a> Decoder<'py, 'a> {
             always_frozen,
             frozen_keys: &[],
             tried: 0,
-            unread_in: None,
-            targets: None,
             depth: 0,
             lent,
             error: None,
@@ -101,14 +93,48 @@ impl<'py, 'a> Decoder<'py, 'a> {
         }
     }
 
-    pub(super) fn document(&mut self) -> Made<'py> {
+    /// Decode one value, whatever it is.
+    pub(super) fn one(&mut self) -> Made<'py> {
         let start = self.reader.offset();
+        if let Some(text) = self.reader.text_ahead() {
+            return self.value(start, text);
+        }
+        if let Some(value) = self.ahead() {
+            return Ok(value);
+        }
+        let token = self.reader.token();
+        if let Some(value) = self.plain(start, &token)? {
+            return Ok(value);
+        }
         // SAFETY: the GIL is held.
         let root = self.owned(unsafe { ffi::PyList_New(1) })?;
-        // The document is the one element of a list that nobody else sees.
-        let list = self.filled(Frame::new(Kind::List, root, 1, start))?;
+        // It is the one element of a list that nobody else sees.
+        let mut frame = Frame::new(Kind::List, root, 1, start);
+        self.open(&mut frame, start, &token)?;
+        let list = self.filled(frame)?;
         // SAFETY: the list is full; the reference taken here is a new one.
         Ok(unsafe { Bound::from_borrowed_ptr(self.py, ffi::PyList_GET_ITEM(list.as_ptr(), 0)) })
+    }
+
+    /// Decode `n` elements for an empty list of somebody else's, which takes them over.
+    pub(super) fn take_elements(&mut self, target: &Bound<'py, PyList>, n: usize, start: usize) -> Result<(), Failed> {
+        // SAFETY: the GIL is held.
+        let list = self.owned(unsafe { ffi::PyList_New(n.cast_signed()) })?;
+        let list = self.filled(Frame::new(Kind::List, list, n, start))?;
+        // SAFETY: both are lists, and what they hold is theirs alone: each is as sound with what the other held.
+        unsafe {
+            let (taken, target) =
+                (&mut *list.as_ptr().cast::<ffi::PyListObject>(), &mut *target.as_ptr().cast::<ffi::PyListObject>());
+            std::mem::swap(&mut taken.ob_item, &mut target.ob_item);
+            std::mem::swap(&mut taken.allocated, &mut target.allocated);
+            std::mem::swap(&mut taken.ob_base.ob_size, &mut target.ob_base.ob_size);
+        }
+        Ok(())
+    }
+
+    /// Put `n` pairs of key and value into a dict of somebody else's, the values read-only.
+    pub(super) fn put_pairs(&mut self, target: &Bound<'py, PyDict>, n: usize, start: usize) -> Result<(), Failed> {
+        self.filled(Frame::new(Kind::Pairs, target.clone().into_any(), n, start)).map(drop)
     }
 
     /// Fill a container, and those inside it.
@@ -162,16 +188,6 @@ impl<'py, 'a> Decoder<'py, 'a> {
             };
             if self.outer.len() == 1 && !self.frozen_keys.is_empty() {
                 self.turn(name);
-                if self.frozen
-                    && let Some(made) = self.log_field(name)
-                {
-                    let value = made.map_err(|error| {
-                        self.error = Some(error);
-                        Failed
-                    })?;
-                    self.set(frame, &key, &value)?;
-                    continue;
-                }
             }
             let start = self.reader.offset();
             let value = if let Some(text) = self.reader.text_ahead() {
@@ -189,29 +205,6 @@ impl<'py, 'a> Decoder<'py, 'a> {
             self.set(frame, &key, &value)?;
         }
         Ok(false)
-    }
-
-    /// Leave the log of a document unread, or decode it where somebody is waiting; None, and nothing is read, where it has to be
-    /// looked at more closely.
-    #[cold]
-    fn log_field(&mut self, name: &[u8]) -> Option<PyResult<Bound<'py, PyAny>>> {
-        let source = self.unread_in?;
-        let is_pairs = name == LOG_FIELDS[1].as_bytes();
-        if let Some((messages, results)) = self.targets {
-            let mut decoder = Decoder::new(self.py, self.reader.clone(), true, self.lent);
-            let start = decoder.reader.offset();
-            let Ok(Token::Array(n)) = decoder.reader.token() else { return None };
-            let elements = decoder.reader.offset();
-            let (kind, target) =
-                if is_pairs { (Kind::Pairs, results.as_any()) } else { (Kind::Grown, messages.as_any()) };
-            // The document and the array, and of step results the pair.
-            decoder.depth = 2 + usize::from(is_pairs);
-            // What is wrong is told by reading it again as what it is.
-            decoder.filled(Frame::new(kind, target.clone(), n, start)).ok()?;
-            self.reader = decoder.reader;
-            return Some(unread::made(source, start, elements, self.reader.offset(), n));
-        }
-        unread::step_over(source, &mut self.reader, is_pairs)
     }
 
     /// Read elements until all are read, or one is a container: true, and `frame` is that one.

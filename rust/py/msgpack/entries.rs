@@ -42,7 +42,7 @@ pub(super) struct Entries(Mutex<Kept>);
 impl Entries {
     #[new]
     #[pyo3(signature = (loaded = None))]
-    fn new(loaded: Option<Bound<'_, Unread>>) -> Self {
+    pub(super) fn new(loaded: Option<Bound<'_, Unread>>) -> Self {
         let first = loaded.as_ref().map_or(0, |loaded| loaded.get().len);
         Self(Mutex::new(Kept { loaded: loaded.map(Bound::unbind), first, ..Kept::default() }))
     }

@@ -19,12 +19,6 @@ unsafe impl Sync for KeyCache {}
 
 pub(super) static KEYS: KeyCache = KeyCache(UnsafeCell::new([std::ptr::null_mut(); SLOTS]));
 
-/// Longer values of maps are mostly said once: roles, types and names of tools are not.
-pub(super) const MAX_VALUE_BYTES: usize = 10;
-
-/// Short values of maps that were read.
-pub(super) static VALUES: KeyCache = KeyCache(UnsafeCell::new([std::ptr::null_mut(); SLOTS]));
-
 /// A hash of length, first and last bytes: keys that agree in all three share a slot, which costs a miss and no more.
 #[inline]
 fn slot(key: &[u8]) -> usize {
@@ -71,6 +65,76 @@ impl KeyCache {
             Some(made)
         }
     }
+}
+
+/// Longer values of maps are mostly said once: roles, types and names of tools are not.
+pub(super) const MAX_VALUE_BYTES: usize = 10;
+const VALUE_SLOTS: usize = 512;
+
+#[derive(Clone, Copy)]
+struct Value {
+    /// Its bytes, and above them their number; 0 is that of no text, which the slot of an empty `made` is not asked for.
+    low: u64,
+    high: u64,
+    made: *mut ffi::PyObject,
+}
+
+/// Short values of maps that were read, found and told by their bytes in two words.
+pub(super) struct ValueCache(UnsafeCell<[Value; VALUE_SLOTS]>);
+
+// SAFETY: as for `KeyCache`.
+unsafe impl Sync for ValueCache {}
+
+pub(super) static VALUES: ValueCache =
+    ValueCache(UnsafeCell::new([Value { low: 0, high: 0, made: std::ptr::null_mut() }; VALUE_SLOTS]));
+
+impl ValueCache {
+    /// A new reference to the `str` of the first `n` bytes, at most [`MAX_VALUE_BYTES`], that a text begins with; None where they
+    /// are not ASCII, null, with the exception set, where memory is short.
+    ///
+    /// # Safety
+    ///
+    /// The GIL is held.
+    #[inline]
+    pub(super) unsafe fn get(&self, rest: &[u8], n: usize) -> Option<*mut ffi::PyObject> {
+        let bytes = rest.first_chunk::<16>().map_or_else(|| padded(rest), |bytes| u128::from_le_bytes(*bytes));
+        let bytes = bytes & ((1_u128 << (8 * n)) - 1);
+        let (low, high) = (bytes as u64, (bytes >> 64) as u64 | (n as u64) << 56);
+        let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // SAFETY: the GIL is held, and nothing below runs Python code or comes back here.
+        unsafe {
+            let value = (*self.0.get()).get_mut((mixed >> 55) as usize % VALUE_SLOTS)?;
+            if value.low == low && value.high == high && !value.made.is_null() {
+                ffi::Py_INCREF(value.made);
+                return Some(value.made);
+            }
+            value.learn(low, high, rest.get(..n)?)
+        }
+    }
+}
+
+impl Value {
+    #[inline(never)]
+    unsafe fn learn(&mut self, low: u64, high: u64, text: &[u8]) -> Option<*mut ffi::PyObject> {
+        if !is_ascii(text) {
+            return None;
+        }
+        // SAFETY: the GIL is held; what ends here is a `str`, which runs no code.
+        unsafe {
+            let made = ascii(text);
+            if !made.is_null() {
+                ffi::Py_INCREF(made);
+                ffi::Py_XDECREF(self.made);
+                *self = Self { low, high, made };
+            }
+            Some(made)
+        }
+    }
+}
+
+#[cold]
+fn padded(rest: &[u8]) -> u128 {
+    rest.iter().rev().fold(0_u128, |word, byte| word << 8 | u128::from(*byte))
 }
 
 /// Compare short texts, without a call: two chunks that overlap take any length up to twice their own.

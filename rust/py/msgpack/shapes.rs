@@ -12,6 +12,10 @@ use super::shared_keys::{Layout, MAX_PAIRS, template};
 const MAX_ENCODED: usize = 32;
 const WORDS: usize = MAX_ENCODED / 8;
 const SLOTS: usize = 256;
+/// Containers inside each other: messages as they are recorded have 4.
+pub(super) const LEVELS: usize = 8;
+/// Numbers of keys at each level.
+const FIRSTS: usize = (LEVELS + 1) * (MAX_PAIRS + 1);
 /// Ids of beginnings of maps: their number of keys.
 const FIRST_ID: u64 = MAX_PAIRS as u64 + 1;
 
@@ -28,9 +32,17 @@ pub(super) struct Step {
     /// Of the last key of a map: what shares the keys; null where none has asked yet.
     template: *mut ffi::PyObject,
     pub(super) len: u8,
-    /// The slot of the key that came next the last time.
-    next: u8,
+    next: Hint,
 }
+
+/// The slots of the keys that came next the last time, and before that: conversations alternate.
+#[derive(Clone, Copy)]
+struct Hint {
+    last: u8,
+    before: u8,
+}
+
+const NO_HINT: Hint = Hint { last: 0, before: 0 };
 
 const EMPTY: Step = Step {
     words: [0; WORDS],
@@ -40,13 +52,13 @@ const EMPTY: Step = Step {
     key: std::ptr::null_mut(),
     template: std::ptr::null_mut(),
     len: 0,
-    next: 0,
+    next: NO_HINT,
 };
 
 struct Table {
     steps: [Step; SLOTS],
-    /// By number of keys, the slot of the first key of the last map of so many.
-    first: [u8; MAX_PAIRS + 1],
+    /// By level and number of keys, the first keys of the last such maps.
+    first: [Hint; FIRSTS],
     n_ids: u64,
 }
 
@@ -56,20 +68,20 @@ pub(super) struct Shapes(UnsafeCell<Table>);
 unsafe impl Sync for Shapes {}
 
 pub(super) static SHAPES: Shapes =
-    Shapes(UnsafeCell::new(Table { steps: [EMPTY; SLOTS], first: [0; MAX_PAIRS + 1], n_ids: FIRST_ID }));
+    Shapes(UnsafeCell::new(Table { steps: [EMPTY; SLOTS], first: [NO_HINT; FIRSTS], n_ids: FIRST_ID }));
 
 /// Where a map stands: after which of its keys.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     id: u64,
-    /// The slot of the key before; of none at the beginning of a map, whose number of keys `id` is.
+    /// The slot of the key before; at the beginning of a map, whose number of keys `id` is, its place in `first`.
     slot: u8,
 }
 
 impl Place {
     #[inline]
-    pub(super) fn start(n: usize) -> Self {
-        Self { id: n as u64, slot: 0 }
+    pub(super) fn start(n: usize, levels: usize) -> Self {
+        Self { id: n as u64, slot: (levels * (MAX_PAIRS + 1) + n) as u8 }
     }
 
     #[inline]
@@ -145,16 +157,12 @@ impl Shapes {
     pub(super) unsafe fn follow(&self, place: Place, rest: &[u8]) -> Option<(Place, usize)> {
         // SAFETY: the GIL is held, and nothing below runs Python code or comes back here.
         let table = unsafe { &mut *self.0.get() };
-        let hint = match usize::try_from(place.id) {
-            Ok(n) if n <= MAX_PAIRS => table.first.get_mut(n)?,
-            _ => &mut table.steps.get_mut(usize::from(place.slot))?.next,
-        };
-        let slot = *hint;
-        let step = table.steps.get(usize::from(slot))?;
+        let hint = *table.hint(place)?;
+        let step = table.steps.get(usize::from(hint.last))?;
         if step.is_next(place.id, rest) {
-            return Some((Place { id: step.id, slot }, usize::from(step.len)));
+            return Some((Place { id: step.id, slot: hint.last }, usize::from(step.len)));
         }
-        table.find(place, rest)
+        table.follow_other(place, hint, rest)
     }
 
     /// What the keys of a map up to a place share, to which the table keeps its reference; None where a key stands twice, memory
@@ -176,8 +184,26 @@ impl Shapes {
 }
 
 impl Table {
-    /// Find, or learn, a key that is not the one which came next the last time.
+    #[inline]
+    fn hint(&mut self, place: Place) -> Option<&mut Hint> {
+        let slot = usize::from(place.slot);
+        if place.id < FIRST_ID { self.first.get_mut(slot) } else { Some(&mut self.steps.get_mut(slot)?.next) }
+    }
+
+    /// Read a key that is not the one which came next the last time.
     #[inline(never)]
+    fn follow_other(&mut self, place: Place, hint: Hint, rest: &[u8]) -> Option<(Place, usize)> {
+        let step = self.steps.get(usize::from(hint.before))?;
+        let (found, len) = if step.is_next(place.id, rest) {
+            (Place { id: step.id, slot: hint.before }, usize::from(step.len))
+        } else {
+            self.find(place, rest)?
+        };
+        *self.hint(place)? = Hint { last: found.slot, before: hint.last };
+        Some((found, len))
+    }
+
+    /// Find, or learn, a key.
     fn find(&mut self, place: Place, rest: &[u8]) -> Option<(Place, usize)> {
         let encoded = Encoded::of(rest)?;
         let slot = encoded.slot(place.id);
@@ -197,13 +223,7 @@ impl Table {
             (step.words, step.mask, step.len) = (encoded.words, encoded.mask(), encoded.len as u8);
             self.n_ids += 1;
         }
-        let found = Place { id: step.id, slot };
-        let hint = match usize::try_from(place.id) {
-            Ok(n) if n <= MAX_PAIRS => self.first.get_mut(n)?,
-            _ => &mut self.steps.get_mut(usize::from(place.slot))?.next,
-        };
-        *hint = slot;
-        Some((found, encoded.len))
+        Some((Place { id: step.id, slot }, encoded.len))
     }
 
     #[cold]

@@ -10,14 +10,11 @@ use pyo3::prelude::*;
 use super::Lent;
 use super::decoder::Decoder;
 use super::keys::{MAX_VALUE_BYTES, VALUES, ascii};
-use super::shapes::{Place, SHAPES};
+use super::shapes::{LEVELS, Place, SHAPES};
 use super::shared_keys::{Layout, MAX_PAIRS};
 use crate::msgpack::MAX_DEPTH;
 use crate::msgpack::ascii::is_ascii;
 use crate::msgpack::marker;
-
-/// Containers inside each other: messages as they are recorded have 4.
-const LEVELS: usize = 8;
 
 /// Longer lists are made step by step: here no more is allocated ahead than so many places at each level.
 const MAX_ELEMENTS: usize = 256;
@@ -63,7 +60,7 @@ impl<'py> Decoder<'py, '_> {
     }
 }
 
-impl Ahead<'_> {
+impl<'a> Ahead<'a> {
     /// Read a value; null, with no exception set, where it is not of the kinds that are read here.
     ///
     /// # Safety
@@ -71,17 +68,24 @@ impl Ahead<'_> {
     /// The GIL is held.
     #[inline]
     unsafe fn value(&mut self, levels: usize, is_of_map: bool) -> *mut ffi::PyObject {
+        let Some((&first, rest)) = self.rest.split_first() else { return std::ptr::null_mut() };
         // SAFETY: by what is said above, each call gives a new reference or null.
         unsafe {
-            match *self.rest {
-                [first @ 0xa0..=0xbf, ref rest @ ..] => self.text(rest, usize::from(first & 0x1f), is_of_map),
-                [marker::STR8, n, ref rest @ ..] => self.text(rest, usize::from(n), false),
-                [marker::STR16, a, b, ref rest @ ..] => self.text(rest, usize::from(u16::from_be_bytes([a, b])), false),
-                [first @ 0x80..=0x8f, ref rest @ ..] => {
+            match first {
+                0xa0..=0xbf => self.text(rest, usize::from(first & 0x1f), is_of_map),
+                marker::STR16 => match rest.split_first_chunk() {
+                    Some((n, rest)) => self.text(rest, usize::from(u16::from_be_bytes(*n)), false),
+                    None => std::ptr::null_mut(),
+                },
+                marker::STR8 => match rest.split_first() {
+                    Some((n, rest)) => self.text(rest, usize::from(*n), false),
+                    None => std::ptr::null_mut(),
+                },
+                0x80..=0x8f => {
                     self.rest = rest;
                     self.map(usize::from(first & 0x0f), levels)
                 }
-                [first @ 0x90..=0x9f, ref rest @ ..] => {
+                0x90..=0x9f => {
                     self.rest = rest;
                     self.array(usize::from(first & 0x0f), levels)
                 }
@@ -91,15 +95,14 @@ impl Ahead<'_> {
     }
 
     #[inline]
-    unsafe fn text(&mut self, rest: &[u8], n: usize, is_of_map: bool) -> *mut ffi::PyObject {
-        let Some((text, _)) = rest.split_at_checked(n) else { return std::ptr::null_mut() };
-        let read = self.rest.len() - rest.len() + n;
-        self.rest = self.rest.get(read..).unwrap_or_default();
+    unsafe fn text(&mut self, rest: &'a [u8], n: usize, is_of_map: bool) -> *mut ffi::PyObject {
+        let Some((text, after)) = rest.split_at_checked(n) else { return std::ptr::null_mut() };
+        self.rest = after;
         // SAFETY: the GIL is held; the text is ASCII where that is asked for.
         unsafe {
             if is_of_map
                 && n <= MAX_VALUE_BYTES
-                && let Some(made) = VALUES.get(text)
+                && let Some(made) = VALUES.get(rest, n)
             {
                 return made_or_none(made);
             }
@@ -122,7 +125,7 @@ impl Ahead<'_> {
                 return std::ptr::null_mut();
             }
             let Some(block) = self.layout.block(n) else { return std::ptr::null_mut() };
-            let (mut place, mut slots) = (Place::start(n), [0; MAX_PAIRS]);
+            let (mut place, mut slots) = (Place::start(n, levels), [0; MAX_PAIRS]);
             let (mut done, n_containers) = (0, self.n_containers);
             while done < n {
                 let Some((next, read)) = SHAPES.follow(place, self.rest) else { break };

@@ -25,7 +25,7 @@ impl<'py> Decoder<'py, '_> {
     pub(super) fn value(&mut self, start: usize, text: &[u8]) -> Made<'py> {
         if text.len() <= MAX_VALUE_BYTES {
             // SAFETY: the GIL is held.
-            if let Some(made) = unsafe { VALUES.get(text) } {
+            if let Some(made) = unsafe { VALUES.get(text, text.len()) } {
                 return self.owned(made);
             }
         }

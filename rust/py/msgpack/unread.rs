@@ -27,7 +27,7 @@ impl Unread {
     }
 
     /// Decode the array, read-only.
-    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         decode::decode(py, self.up_to_end(py), self.start, true, &[], Lent::get(py)?)
     }
 
@@ -69,9 +69,9 @@ pub(super) fn made<'py>(
     elements: usize,
     end: usize,
     len: usize,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Bound<'py, Unread>> {
     let unread = Unread { data: source.clone().unbind(), start, elements, end, len };
-    Bound::new(source.py(), unread).map(Bound::into_any)
+    Bound::new(source.py(), unread)
 }
 
 /// Step over an array, of pairs or not, where its decoding cannot fail; None, and nothing is read, where it might.
@@ -79,7 +79,7 @@ pub(super) fn step_over<'py>(
     source: &Bound<'py, PyBytes>,
     reader: &mut Reader<'_>,
     pairs: bool,
-) -> Option<PyResult<Bound<'py, PyAny>>> {
+) -> Option<PyResult<Bound<'py, Unread>>> {
     let start = reader.offset();
     let array = skip::array(reader.rest(), pairs)?;
     reader.step_over(array.size);
