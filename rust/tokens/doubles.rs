@@ -43,12 +43,16 @@ impl Doubles {
             (double.taken_left, double.taken_right) = (NONE, NONE);
         }
         for (id, token, width) in merges {
-            let double = &mut self.0[place(token[width - 1], token[width])];
-            if token.len() - width == 1 {
-                double.taken_left = double.taken_left.min(id);
-            }
-            if width == 1 {
-                double.taken_right = double.taken_right.min(id);
+            let (takes_left, takes_right) = (token.len() - width == 1, width == 1);
+            // Most take neither: their look-up would be for nothing.
+            if takes_left || takes_right {
+                let double = &mut self.0[place(token[width - 1], token[width])];
+                if takes_left {
+                    double.taken_left = double.taken_left.min(id);
+                }
+                if takes_right {
+                    double.taken_right = double.taken_right.min(id);
+                }
             }
         }
     }

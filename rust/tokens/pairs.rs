@@ -36,6 +36,13 @@ const LOG_BITS: u32 = 5;
 /// The group of a left half that has no right ones: two empty slots.
 const NO_GROUP: Group = Group { slots: 1, pilots: 0 };
 
+impl Group {
+    fn new(first_slot: usize, log_slots: u32, first_pilot: usize, log_buckets: u32) -> Option<Self> {
+        let with_log = |start: usize, log: u32| Some(u32::try_from(start << LOG_BITS).ok()? | log);
+        Some(Self { slots: with_log(first_slot, log_slots)?, pilots: with_log(first_pilot, log_buckets)? })
+    }
+}
+
 impl Pairs {
     /// A table of the halves of each token, by id; those of `NONE` are left out. `None` if no pilots are found.
     pub(super) fn new(halves: &[[Id; 2]]) -> Option<Self> {
@@ -63,9 +70,34 @@ impl Pairs {
         Some(made)
     }
 
+    /// The table of `new` whose pilots are known: low byte of each, then high byte. `None` if they are not its pilots.
+    pub(super) fn with_pilots(halves: &[[Id; 2]], pilots: &[u8]) -> Option<Self> {
+        let merges = || (0..).zip(halves).filter(|(_, half)| half[0] != NONE);
+        let mut n_rights = vec![0_u32; halves.len()];
+        for (_, half) in merges() {
+            *n_rights.get_mut(half[0] as usize)? += 1;
+        }
+        let (low, high) = pilots.split_at(pilots.len() / 2);
+        let pilots = [0].into_iter().chain(low.iter().zip(high).map(|(low, high)| u16::from_le_bytes([*low, *high])));
+        let mut made = Self { groups: vec![NO_GROUP; halves.len()], pilots: pilots.collect(), slots: Vec::new() };
+        let (mut n_slots, mut n_pilots) = (2, 1);
+        for (group, &n) in made.groups.iter_mut().zip(&n_rights).filter(|(_, n)| **n > 0) {
+            let (log_slots, log_buckets) = logs_of(n as usize);
+            *group = Group::new(n_slots, log_slots, n_pilots, log_buckets)?;
+            (n_slots, n_pilots) = (n_slots + (1 << log_slots), n_pilots + (1 << log_buckets));
+        }
+        made.slots = vec![EMPTY; n_slots];
+        for (id, &[left, right]) in merges() {
+            let place = made.place(left, right);
+            let slot = made.slots.get_mut(place).filter(|slot| **slot == EMPTY)?;
+            *slot = slot_of(right, id);
+        }
+        (n_pilots == made.pilots.len()).then_some(made)
+    }
+
     /// Add the right halves of one left half and what each merges into.
     fn add(&mut self, rights: &mut [(Id, Id)]) -> Option<Group> {
-        let log_buckets = (rights.len() / IN_BUCKET).max(1).next_power_of_two().trailing_zeros();
+        let (log, log_buckets) = logs_of(rights.len());
         let bucket = |right: Id| bucket(hash(right), log_buckets);
         rights.sort_unstable_by_key(|&(right, _)| bucket(right));
         let mut buckets: Vec<&[(Id, Id)]> = rights.chunk_by(|one, other| bucket(one.0) == bucket(other.0)).collect();
@@ -73,7 +105,6 @@ impl Pairs {
         buckets.sort_by_key(|bucket| std::cmp::Reverse(bucket.len()));
         let (first_slot, first_pilot) = (self.slots.len(), self.pilots.len());
         self.pilots.resize(first_pilot + (1 << log_buckets), 0);
-        let log = (rights.len() * 5 / 4).next_power_of_two().trailing_zeros().max(1);
         // Where a group finds no place it is given twice the room.
         for log_slots in log..log + 4 {
             self.slots.truncate(first_slot);
@@ -87,27 +118,48 @@ impl Pairs {
                 None => false,
             });
             if is_put {
-                let with_log = |start: usize, log: u32| Some(u32::try_from(start << LOG_BITS).ok()? | log);
-                return Some(Group {
-                    slots: with_log(first_slot, log_slots)?,
-                    pilots: with_log(first_pilot, log_buckets)?,
-                });
+                return Group::new(first_slot, log_slots, first_pilot, log_buckets);
             }
         }
         None
     }
 
-    /// What the two merge into, or `NONE`.
+    /// The slot that what the two merge into is in, if it is anywhere.
     #[inline]
-    pub(super) fn merged(&self, left: Id, right: Id) -> Id {
+    fn place(&self, left: Id, right: Id) -> usize {
         let group = self.groups.get(left as usize).copied().unwrap_or(NO_GROUP);
         let hash = hash(right);
         let pilot = (group.pilots >> LOG_BITS) as usize + bucket(hash, group.pilots % (1 << LOG_BITS));
         let pilot = self.pilots.get(pilot).copied().unwrap_or(0);
-        let slot = (group.slots >> LOG_BITS) as usize + slot(hash, pilot, group.slots % (1 << LOG_BITS));
-        let found = self.slots.get(slot).copied().unwrap_or(EMPTY);
+        (group.slots >> LOG_BITS) as usize + slot(hash, pilot, group.slots % (1 << LOG_BITS))
+    }
+
+    /// The pilots, for `with_pilots`, but for that of no group.
+    #[cfg(test)]
+    pub(super) fn pilots(&self) -> Vec<u8> {
+        [0, 1]
+            .into_iter()
+            .flat_map(|byte| self.pilots[1..].iter().map(move |pilot| pilot.to_le_bytes()[byte]))
+            .collect()
+    }
+
+    /// What the two merge into, or `NONE`.
+    #[inline]
+    pub(super) fn merged(&self, left: Id, right: Id) -> Id {
+        let found = self.slots.get(self.place(left, right)).copied().unwrap_or(EMPTY);
         if found >> ID_BITS == u64::from(right) { (found & MERGED) as Id } else { NONE }
     }
+}
+
+/// log2 of the slots, and of the buckets, of so many right halves.
+fn logs_of(n: usize) -> (u32, u32) {
+    let log = |n: usize| n.next_power_of_two().trailing_zeros();
+    (log(n * 5 / 4).max(1), log((n / IN_BUCKET).max(1)))
+}
+
+#[inline]
+fn slot_of(right: Id, merged: Id) -> u64 {
+    u64::from(right) << ID_BITS | u64::from(merged)
 }
 
 /// Put all of a bucket into free slots; the pilot that says which.
@@ -122,7 +174,7 @@ fn put(slots: &mut [u64], bucket: &[(Id, Id)]) -> Option<u16> {
                 }
                 return false;
             }
-            *place = u64::from(right) << ID_BITS | u64::from(id);
+            *place = slot_of(right, id);
         }
         true
     })

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use fancy_regex::Regex;
 
 use super::bpe::Pieces;
+use super::pairs::Pairs;
 use super::piece_cache::Room;
 use super::vocab::{Id, MAX_TOKENS, NONE, Vocabulary};
 use super::{Counter, cut};
@@ -35,13 +36,14 @@ impl PatternBpe {
         if ids.len() != tokens.len() {
             return None;
         }
-        let halves = tokens.iter().map(|token| halves(token, &ids)).collect();
+        let halves: Vec<[Id; 2]> = tokens.iter().map(|token| halves(token, &ids)).collect();
         let mut starts = vec![0];
         for token in &tokens {
             starts.push(u32::try_from(starts.last()? + token.len()).ok()? as usize);
         }
         let starts = starts.into_iter().map(|start| start as u32).collect();
-        let vocabulary = Vocabulary::new(tokens.concat(), starts, halves)?;
+        let pairs = Pairs::new(&halves)?;
+        let vocabulary = Vocabulary::new(tokens.concat(), starts, halves, pairs)?;
         Some(Self { pieces: Pieces::new(vocabulary), pattern, id })
     }
 }

@@ -59,21 +59,20 @@ const FAR: usize = 4 + (63 - TAG_BITS as usize);
 const TRIPLES_BITS: u32 = 17;
 
 impl Vocabulary {
-    /// Unpack an embedded vocabulary, whose payload must have the hash that was compiled in.
-    pub(super) fn unpack(name: &str, packed: &[u8], hash: u128) -> Result<Self> {
+    /// Unpack an embedded vocabulary: its payload and the pilots of its pairs must have the hashes that were compiled in.
+    pub(super) fn unpack(name: &str, [payload, pilots]: [&[u8]; 2], hashes: [u128; 2]) -> Result<Self> {
         let damaged = |reason: &str| Error::Decode {
             offset: 0,
             reason: format!("the embedded vocabulary {name} is damaged ({reason}); install holdall again"),
         };
-        let payload = packed::inflate(packed).ok_or_else(|| damaged("it does not inflate"))?;
-        if xxh3_128(&payload) != hash {
+        if [payload, pilots].map(xxh3_128) != hashes {
             return Err(damaged("its hash is wrong"));
         }
-        packed::read(&payload).ok_or_else(|| damaged("a token is made of later ones"))
+        packed::read(payload, pilots).ok_or_else(|| damaged("a token is made of later ones"))
     }
 
-    /// Build from the bytes of every token in order of rank and the halves of each; `None` if a single byte is missing.
-    pub(super) fn new(mut bytes: Vec<u8>, starts: Vec<u32>, halves: Vec<[Id; 2]>) -> Option<Self> {
+    /// Build from the bytes of every token in order of rank, the halves of each and their pairs; `None` if a single byte is missing.
+    pub(super) fn new(mut bytes: Vec<u8>, starts: Vec<u32>, halves: Vec<[Id; 2]>, pairs: Pairs) -> Option<Self> {
         let n = starts.len().checked_sub(1)?;
         if n == 0 || n >= MAX_TOKENS || halves.len() != n {
             return None;
@@ -83,7 +82,7 @@ impl Vocabulary {
             bytes,
             starts,
             slots: vec![0; (n * 2).next_power_of_two()],
-            pairs: Pairs::new(&halves)?,
+            pairs,
             halves,
             singles: [NONE; 256],
             doubles: Doubles::new(),

@@ -62,9 +62,8 @@ def main() -> None:
     if name is None:
         raise SystemExit(f"{source}: not one of {', '.join(sorted(SHA256.values()))} (wrong SHA-256)")
     payload = pack(raw)
-    deflate = zlib.compressobj(9, wbits=-15)
-    target.write_bytes(deflate.compress(payload) + deflate.flush())
-    print(f"{name}: {len(payload)} bytes, {target.stat().st_size} packed")
+    target.write_bytes(payload)
+    print(f"{name}: {len(payload)} bytes, {len(zlib.compress(payload))} deflated")
 
 
 if __name__ == "__main__":
