@@ -7,6 +7,7 @@ where the memory is what is timed.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.util
 import os
 import pydoc_data.topics
@@ -132,21 +133,27 @@ def worst(name: str) -> Iterator[dict[str, Any]]:
 
 
 def many() -> Iterator[dict[str, Any]]:
-    """Two threads against one: many texts in one call, and a call for each of two long texts in threads of the caller's."""
+    """Two threads against one: many texts in one call, and a call for each of two long texts in threads of the caller's.
+
+    What shares nothing at all says how much of a second processor there was to be had.
+    """
     tok, messages = Tokenizer("o200k_base"), texts()["200-char messages"] * 4
     # Texts that differ, so that none is remembered from another.
     messages = [f"{n} {message}" for n, message in enumerate(messages)]
     assert tok.count_many(messages) == [tok.count(message) for message in messages]
     halves = ["\n".join(messages[n::2]) for n in range(2)]
+    buffers = [half.encode() * 3 for half in halves]
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(tok.count, halves)) == [tok.count(half) for half in halves]
-        one, all_cores, alone, both = in_turn(
+        one, all_cores, alone, both, alone_apart, apart = in_turn(
             [
                 lambda: [tok.count(message) for message in messages],
                 lambda: tok.count_many(messages),
                 lambda: [tok.count(half) for half in halves],
                 lambda: list(pool.map(tok.count, halves)),
+                lambda: list(map(hashlib.blake2b, buffers)),
+                lambda: list(pool.map(hashlib.blake2b, buffers)),
             ],
             rounds=9,
             before=tok.cache_clear,
@@ -157,6 +164,9 @@ def many() -> Iterator[dict[str, Any]]:
     yield row | {"what": what, "ours": all_cores, "peer": one, "ratio": one / all_cores}
     what = "count 2 long texts on 2 threads, on one"
     yield row | {"what": what, "ours": both, "peer": alone, "ratio": alone / both}
+    row = {"must": None, "aim": None}
+    what = "hash 2 buffers on 2 threads, which shares nothing, on one"
+    yield row | {"what": what, "ours": apart, "peer": alone_apart, "ratio": alone_apart / apart}
 
 
 def again() -> Iterator[dict[str, Any]]:
