@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -99,7 +100,8 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, HoldallError):
         return isinstance(error, StoreUnavailableError)
-    return isinstance(error, (ConnectionError, TimeoutError))
+    # one class from Python 3.11 on
+    return isinstance(error, (ConnectionError, TimeoutError, asyncio.TimeoutError))
 
 
 class StepRunner:

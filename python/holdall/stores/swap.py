@@ -12,7 +12,8 @@ import contextlib
 import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
 from holdall.errors import ConflictError
 from holdall.stores import lost, rules
@@ -31,7 +32,8 @@ _MOST_BACKOFF_S = 0.1
 _SEEN = 512
 
 
-class Held(NamedTuple, Generic[_Rest]):
+@dataclass(frozen=True)
+class Held(Generic[_Rest]):
     """What lies under a key: what decides, and what the backend needs to replace it.
 
     Attributes:
