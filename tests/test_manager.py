@@ -379,3 +379,8 @@ def test_groups_inside_one_another_are_not_parted() -> None:
 def test_a_summarizer_must_be_a_function() -> None:
     with pytest.raises(ArgumentError, match="summarizer must be a function of a text, not str"):
         ContextWindowManager(1_000, summarizer="gpt-4o")  # type: ignore[arg-type]
+
+
+def test_messages_alone_are_no_state() -> None:
+    with pytest.raises(ArgumentError, match=r"a state with messages, .* not list"):
+        ContextWindowManager(100).build([{"role": "user", "content": "hi"}])  # type: ignore[arg-type]

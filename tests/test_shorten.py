@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdall import Tokenizer, _native
+from holdall import ArgumentError, Tokenizer, _native
 
 TOKENIZERS = {
     "o200k_base": Tokenizer("o200k_base"),
@@ -172,3 +172,9 @@ def strings(value):
     elif isinstance(value, list):
         for inner in value:
             yield from strings(inner)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**70, None])
+def test_a_summary_takes_a_count_of_tokens(wrong):
+    with pytest.raises(ArgumentError, match="max_tokens must be an int of at least 0, not "):
+        _native.extractive_summary("A sentence.", wrong)

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use super::settings::read_tokens;
 use super::tokens::{Tokenizer, text_of};
 use crate::pack::shorten::summarise;
 
@@ -12,9 +13,10 @@ use crate::pack::shorten::summarise;
 fn extractive_summary(
     py: Python<'_>,
     text: &Bound<'_, PyAny>,
-    max_tokens: u64,
+    max_tokens: &Bound<'_, PyAny>,
     tokenizer: Option<Py<Tokenizer>>,
 ) -> PyResult<Option<String>> {
+    let max_tokens = read_tokens("max_tokens", max_tokens)?;
     let mut texts = Vec::new();
     if let Ok(one) = text.cast::<PyString>() {
         texts.push(text_of(one)?.into_owned());

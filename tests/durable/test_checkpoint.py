@@ -433,6 +433,13 @@ async def test_steps_may_be_made_as_the_state_unfolds(store: SessionStore) -> No
     assert report.done == ["a", "b", "c"]
 
 
+async def test_a_function_is_no_step(store: SessionStore) -> None:
+    manager = CheckpointManager(store)
+    state = SessionState(session_id=f"s-{uuid4().hex}", user_id="u")
+    with pytest.raises(ArgumentError, match=r"steps are `Step\(name, function\)`, not function"):
+        await manager.run(state, [lambda run: None])  # type: ignore[list-item]
+
+
 async def test_two_steps_of_one_name_are_refused(store: SessionStore) -> None:
     """The second would be taken for done."""
     with pytest.raises(ArgumentError, match="two steps"):

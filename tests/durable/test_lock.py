@@ -20,10 +20,12 @@ from holdall import (
     RedisLock,
     SessionState,
     StaleFenceError,
+    state_store,
 )
 from holdall.durable.locks import TTL_S, Lease, Lock, hold, usable_s
 from holdall.durable.session_store import SessionStore
 from holdall.errors import ClosedError, StoreUnavailableError
+from holdall.stores.memory import MemoryStore
 from holdall.stores.memory_lock import MemoryLock
 from tests.servers.process import free_port
 from tests.servers.redis import Node
@@ -488,3 +490,10 @@ async def test_writers_without_the_lock_are_met_by_trying_again(store: SessionSt
     await store.save(state)
     given = await LockedStateStore(Busy(), MemoryLock()).update(state.session_id, add)  # type: ignore[arg-type]
     assert (given.token_count, given.version) == (3, 4)
+
+
+def test_a_lock_is_asked_for_at_once() -> None:
+    sessions = SessionStore(MemoryStore())
+    for made in (lambda: state_store(sessions, "lock"), lambda: LockedStateStore(sessions, "redis://h")):  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="lock must be a lock service, such as RedisLock"):
+            made()

@@ -627,6 +627,13 @@ async def test_two_tiers_cannot_be_one_store() -> None:
         TieredStateManager(store, reads="eventually")  # type: ignore[arg-type]
 
 
+def test_a_tier_is_a_store_and_no_url() -> None:
+    for given in ({"warm": None}, {"warm": "memory:"}, {"warm": MemoryStore(), "hot": "redis://h"}):
+        wrong = list(given)[-1]
+        with pytest.raises(ArgumentError, match=f"^{wrong} must be a store, such as .* not (str|NoneType)$"):
+            TieredStateManager(**given)  # type: ignore[arg-type]
+
+
 async def test_a_repeated_call_takes_no_archived_content_with_it(tiers: Tiers) -> None:
     """It is answered from memory and has written nothing: the copy in cold is still pointed to."""
     store = tiers.worker().store

@@ -329,6 +329,10 @@ class _Request:
     format: Literal["openai", "responses", "anthropic"] | None = None
 
     def __init__(self, state: WindowState, tools: Sequence[Any] | None, system: Any) -> None:
+        if not hasattr(state, "messages"):
+            raise ArgumentError(
+                f"a state with messages, a summary and metadata is wanted, as SessionState, not {type(state).__name__}"
+            )
         self.messages: list[Mapping[str, Any]] = list(state.messages)
         self.summary = state.summary if state.summary and state.summary.strip() else None
         self.covers = state.metadata.get(COVERS, 0) if self.summary else 0

@@ -184,5 +184,7 @@ def state_store(store: Sessions, conflict: str = "optimistic", **options: Any) -
             name=conflict,
             known=list(STRATEGIES),
         )
+    if conflict == "lock":
+        options.setdefault("lock", None)  # refused there, by its name
     made: StateStore = strategy(store, **options)
     return made

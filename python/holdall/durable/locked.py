@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from holdall.durable.fenced import FencedSessions
-from holdall.durable.locks import TTL_S, WAIT_S, Lease, hold
+from holdall.durable.locks import TTL_S, WAIT_S, Lease, Lock, hold
 from holdall.durable.updater import Create, Updater, applied, check_retries, loaded
 from holdall.errors import ArgumentError, ConflictError, LockLostError, StaleFenceError
 
 if TYPE_CHECKING:
-    from holdall.durable.locks import Lock
     from holdall.durable.sessions import Sessions
     from holdall.state import SessionState
     from holdall.state.log import Items
@@ -90,11 +89,16 @@ class LockedStateStore:
         wait_s: How long to wait for another holder; None for as long as it takes. Less than `ttl_s`, it may end before the
             lease of a holder that died.
         options: As of `holdall.durable.locks.hold`; for tests.
+
+    Raises:
+        ArgumentError: `lock` is no lock service.
     """
 
     def __init__(
         self, store: Sessions, lock: Lock, *, ttl_s: float = TTL_S, wait_s: float | None = WAIT_S, **options: Any
     ) -> None:
+        if not isinstance(lock, Lock):
+            raise ArgumentError(f"lock must be a lock service, such as RedisLock(url), not {type(lock).__name__}")
         self._store = store
         self._lock = lock
         self._options = {"ttl_s": ttl_s, "wait_s": wait_s, **options}

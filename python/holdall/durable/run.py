@@ -148,6 +148,8 @@ class StepRunner:
         index = 0
         async for step in _each(steps):
             index += 1
+            if not isinstance(step, Step):
+                raise ArgumentError(f"steps are `Step(name, function)`, not {type(step).__name__}")
             if step.name in names:
                 raise ArgumentError(f"two steps are called {step.name!r}; a name says which step is done")
             names.add(step.name)

@@ -15,10 +15,10 @@ from holdall.durable.sweep import sweep
 from holdall.durable.tiered import Reads, TieredStore
 from holdall.durable.ttl import HISTORY_TTL_S, check_ttl
 from holdall.errors import ArgumentError, UnknownNameError
+from holdall.stores.base import Store
 
 if TYPE_CHECKING:
     from holdall.state import StateSerializer
-    from holdall.stores.base import Store
 
 Writes = Literal["through", "behind"]
 
@@ -70,6 +70,12 @@ class TieredStateManager(SessionStore):
         if serializer is None and isinstance(warm, SessionStore):
             serializer = warm.serializer
         tiers = [tier.store if isinstance(tier, SessionStore) else tier for tier in (warm, hot, cold)]
+        for name, tier in zip(("warm", "hot", "cold"), tiers, strict=True):
+            if not (isinstance(tier, Store) or (tier is None and name != "warm")):
+                raise ArgumentError(
+                    f"{name} must be a store, such as SqliteStore(path), or a session store, such as holdall.open(url); not "
+                    f"{type(tier).__name__}"
+                )
         given = [tier for tier in tiers if tier is not None]
         if len({id(tier) for tier in given}) < len(given):
             raise ArgumentError("two tiers are the same store; each needs its own, or its own namespace")
