@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdall.errors import OutcomeUnknownError, StoreBusyError, StoreUnavailableError, UnreplicatedError
 
 _REQUESTS_THAT_WRITE = ("upsert", "delete", "delete_user")
+# Who saves a session has no op_id to repeat: its store drew one.
+_AGAIN: Final = "read before you write again, or repeat it with the same op_id, if it was yours, which has one effect"
 
 
 def unavailable(backend: str, operation: str, cause: BaseException) -> StoreUnavailableError:
@@ -32,8 +36,7 @@ def unreplicated(backend: str, operation: str, *, found: int, wanted: int) -> Un
     """The server has it, and too few replicas."""
     cause = f"{found} of {wanted} replicas have it"
     return UnreplicatedError(
-        f"{backend} {operation}: {cause}, and the server itself: a failover may lose it or not; repeat it with the same op_id,"
-        " which has one effect, or read before you write again",
+        f"{backend} {operation}: {cause}, and the server itself: a failover may lose it or not; {_AGAIN}",
         backend=backend,
         operation=operation,
         cause=cause,
@@ -46,7 +49,7 @@ def unknown(backend: str, operation: str, cause: BaseException, *, is_repeatable
     """The reply was lost: the call may have taken effect."""
     said = _said(cause)
     advice = (
-        "repeat it with the same op_id, which has one effect"
+        _AGAIN
         if is_repeatable
         else "read before you write again, and give writes an op_id so that they can be repeated"
     )
