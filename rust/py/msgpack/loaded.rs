@@ -186,10 +186,11 @@ impl StateReader {
         }
         self.put_log(&fields, &log, targets).ok()?;
         let state = new_of::<PyAny>(&self.state, py).ok()?;
-        // Not what the class makes of it, which looks at every name that is set.
-        // SAFETY: the GIL is held, and the object is one whose fields are in a dict.
-        let is_set =
-            unsafe { ffi::PyObject_GenericSetDict(state.as_ptr(), fields.as_ptr(), std::ptr::null_mut()) == 0 };
+        // Not what the class makes of it, which looks at every name that is set; nor `PyObject_GenericSetDict`, after which CPython
+        // 3.13.0 goes on looking for fields where a new object has them.
+        let name = intern!(py, "__dict__");
+        // SAFETY: the GIL is held, and all three are live objects.
+        let is_set = unsafe { ffi::PyObject_GenericSetAttr(state.as_ptr(), name.as_ptr(), fields.as_ptr()) == 0 };
         if !is_set {
             drop(PyErr::take(py));
         }
