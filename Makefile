@@ -7,10 +7,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 .venv/bin/maturin:
 	python3 -m venv .venv
 	.venv/bin/pip install -q 'maturin>=1.9.4,<2'
-	.venv/bin/pip install -q -e ".[dev,bench]"
 
+# Compiled once: for the extras pip looks at what is installed then, and finds nothing to do where they are there.
 build: .venv/bin/maturin
 	.venv/bin/maturin develop --release
+	.venv/bin/pip install -q 'holdall[dev]'
 
 test: build
 	cargo test
@@ -20,13 +21,14 @@ full: build
 	PROPTEST_CASES=20000 cargo test --release
 	HOLDALL_PROFILE=full $(PY) -m pytest
 
-lint: .venv/bin/maturin
+lint: build
 	cargo fmt --check
 	cargo clippy --all-targets --features python -- -D warnings
 	.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	.venv/bin/mypy && $(PY) -m mypy.stubtest holdall._native --ignore-disjoint-bases --allowlist .ci/stubtest.txt
 
 bench: build
+	.venv/bin/pip install -q 'holdall[bench]'
 	$(PY) -m benches
 
 wheel: .venv/bin/maturin
