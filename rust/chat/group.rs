@@ -126,6 +126,16 @@ impl Groups {
         let own = self.groups.iter().rposition(|group| group.is_user_turn && group.kind != GroupKind::Turn);
         own.into_iter().chain(last.filter(|last| Some(*last) != own)).collect()
     }
+
+    /// The groups of the current turn; the last group where no user says anything.
+    #[must_use]
+    pub fn current_or_last(&self) -> Vec<&Group> {
+        let mut current = self.current_turn();
+        if current.is_empty() {
+            current.extend(self.groups.len().checked_sub(1));
+        }
+        current.into_iter().filter_map(|at| self.groups.get(at)).collect()
+    }
 }
 
 /// Which of the kept groups stand before the first user message and would make the request start with an assistant, which

@@ -38,6 +38,7 @@ mod openai;
 mod path;
 mod reader;
 mod responses;
+mod settle;
 
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,14 @@ fn assert_settled(classes: &[Vec<Candidate>], budget: u64, solution: &Solution) 
     }
 }
 
+/// Sound, settled, and proven to be worth `best`.
+fn assert_best(classes: &[Vec<Candidate>], budget: u64, solution: &Solution, best: u64) {
+    assert_sound(classes, budget, solution);
+    assert_settled(classes, budget, solution);
+    assert_eq!(solution.value, best);
+    assert!(solution.is_exact());
+}
+
 fn one(weight: u64, value: u64) -> Candidate {
     Candidate { weight, value }
 }
@@ -117,10 +125,7 @@ proptest! {
         let classes = wholes(&candidates);
         let budget = budget_of(&classes, share);
         let solution = solve_zero_one(&candidates, budget, Limits::default());
-        assert_sound(&classes, budget, &solution);
-        assert_settled(&classes, budget, &solution);
-        prop_assert_eq!(solution.value, brute_force(&classes, budget));
-        prop_assert!(solution.is_exact());
+        assert_best(&classes, budget, &solution, brute_force(&classes, budget));
     }
 
     #[test]
@@ -129,10 +134,7 @@ proptest! {
     ) {
         let budget = budget_of(&classes, share);
         let solution = solve_choices(&classes, budget, Limits::default());
-        assert_sound(&classes, budget, &solution);
-        assert_settled(&classes, budget, &solution);
-        prop_assert_eq!(solution.value, brute_force(&classes, budget));
-        prop_assert!(solution.is_exact());
+        assert_best(&classes, budget, &solution, brute_force(&classes, budget));
     }
 
     #[test]
@@ -211,10 +213,7 @@ proptest! {
         let classes = wholes(&candidates);
         let budget = budget_of(&classes, share);
         let solution = solve_zero_one(&candidates, budget, Limits::default());
-        assert_sound(&classes, budget, &solution);
-        assert_settled(&classes, budget, &solution);
-        prop_assert!(solution.is_exact());
-        prop_assert_eq!(solution.value, plain_table(&classes, budget));
+        assert_best(&classes, budget, &solution, plain_table(&classes, budget));
     }
 
     #[test]
@@ -226,10 +225,7 @@ proptest! {
         let classes: Vec<Vec<Candidate>> = candidates.iter().map(forms).collect();
         let budget = budget_of(&classes, share);
         let solution = solve_choices(&classes, budget, Limits::default());
-        assert_sound(&classes, budget, &solution);
-        assert_settled(&classes, budget, &solution);
-        prop_assert!(solution.is_exact());
-        prop_assert_eq!(solution.value, plain_table(&classes, budget));
+        assert_best(&classes, budget, &solution, plain_table(&classes, budget));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::chat::group::{Group, before_first_user};
-use crate::relevance::{Terms, fuse_by_score, lean};
+use crate::relevance::Terms;
 use crate::tools::{Fit, Shown};
 use crate::{Error, Result};
 
@@ -126,75 +126,6 @@ impl Packing<'_> {
     pub(super) fn tooling<'b>(&'b self, scores: &'b [f64]) -> Option<Tooling<'b>> {
         let set = self.it.tools?;
         Some(Tooling { set, scores, counter: self.counter, costs: &self.settings.tool_costs })
-    }
-
-    /// The text that the history should be relevant to.
-    fn query(&self) -> String {
-        if let Some(query) = self.it.query {
-            return query.to_owned();
-        }
-        let groups = &self.found.groups;
-        let mut current = self.found.current_turn();
-        if current.is_empty() {
-            current.extend(groups.len().checked_sub(1));
-        }
-        let entries = current
-            .into_iter()
-            .filter_map(|at| groups.get(at))
-            .flat_map(Group::indices)
-            .filter_map(|index| self.it.messages.get(index));
-        entries.map(|entry| entry.message.searchable()).collect::<Vec<_>>().join("\n")
-    }
-
-    /// The caller's relevance must be one score per message, whether or not it is needed this time.
-    fn check_relevance(&self) -> Result<()> {
-        let Some(given) = self.it.relevance else { return Ok(()) };
-        if let Some((at, score)) = given.iter().enumerate().find(|(_, score)| !(score.is_finite() && **score >= 0.0)) {
-            return Err(Error::Argument(format!("relevance[{at}] must be finite and at least 0, not {score}")));
-        }
-        let n = self.it.messages.len();
-        if given.len() != n {
-            let text = format!("{} relevance scores for {n} messages; give one each", given.len());
-            return Err(Error::Argument(text));
-        }
-        Ok(())
-    }
-
-    /// Relevance of each message, 0 to 1; none where the query says nothing of any.
-    fn score(&self, histories: &mut Histories, query: &Terms) -> Result<Vec<f64>> {
-        let tuning = &self.settings.tuning;
-        let mut scores = histories.scores(self.it.keys, self.it.messages, query);
-        self.leave_out_required(&mut scores);
-        let given = self.it.relevance.map(|given| self.optional(given));
-        if let Some(given) = &given {
-            scores = fuse_by_score(&scores, given, tuning.fusion)?;
-        }
-        if scores.iter().all(|score| *score <= 0.0) {
-            return Ok(Vec::new());
-        }
-        let mut relevance = tuning.spread.apply(&scores);
-        if let Some(given) = &given {
-            lean(&mut relevance, given, tuning.nearness);
-        }
-        Ok(relevance)
-    }
-
-    /// The caller's own scores, without those of what must be in.
-    fn optional(&self, given: &[f64]) -> Vec<f64> {
-        let mut given = given.to_vec();
-        self.leave_out_required(&mut given);
-        given
-    }
-
-    /// What must be in has no score: the query itself would outshine what it asks for.
-    fn leave_out_required(&self, scores: &mut [f64]) {
-        for (group, _) in self.found.groups.iter().zip(&self.is_required).filter(|(_, is_required)| **is_required) {
-            for index in group.indices() {
-                if let Some(score) = scores.get_mut(index) {
-                    *score = 0.0;
-                }
-            }
-        }
     }
 
     /// Choose within `budget`, again where that may still gain something.

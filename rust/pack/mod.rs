@@ -15,6 +15,7 @@ mod memo;
 mod plan;
 mod purchase;
 mod recall;
+mod relevant;
 mod report;
 pub mod shorten;
 mod stable;

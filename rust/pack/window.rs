@@ -140,10 +140,8 @@ impl Packing<'_> {
         let summary = chosen.summary.as_ref().map(|summary| self.settings.templates.summary(&summary.text));
         let prompts = self.found.groups.iter().filter(|group| group.is_prompt);
         let last_prompt = prompts.flat_map(Group::indices).max();
-        let current = self.found.current_turn().first().and_then(|at| self.found.groups.get(*at));
-        let current = current
-            .or(self.found.groups.last().filter(|group| !group.is_prompt))
-            .and_then(|group| group.indices().next());
+        let current = self.found.current_or_last().first().copied().filter(|group| !group.is_prompt);
+        let current = current.and_then(|group| group.indices().next());
         let repairs: HashMap<usize, &[Edit]> = self
             .found
             .groups
