@@ -112,6 +112,9 @@ keys! {
 
 /// A JSON-like value. Cheap to clone.
 pub trait Node: Clone {
+    /// Whether two entries of an object may have the same text for a key.
+    const MAY_REPEAT_KEYS: bool = true;
+
     /// What the value is.
     fn kind(&self) -> Kind;
 
@@ -138,7 +141,7 @@ pub trait Node: Clone {
     }
 
     /// Append the value as compact JSON, where that is quickly done: it has at most so many values, nested at most so deep,
-    /// and none that JSON does not know. False otherwise, with any part of it in `out`. Equal keys never come of it.
+    /// and none that JSON does not know. False otherwise, with any part of it in `out`. No two keys of an object are equal in it.
     fn push_json(&self, _out: &mut String, _most_values: usize, _deepest: usize) -> bool {
         false
     }
@@ -169,6 +172,8 @@ pub enum Json<'a> {
 }
 
 impl Node for Json<'_> {
+    const MAY_REPEAT_KEYS: bool = false;
+
     fn kind(&self) -> Kind {
         match self {
             Self::Key(_) | Self::Value(Value::String(_)) => Kind::Text,

@@ -8,19 +8,22 @@ use super::split::{Scratch, finish};
 use crate::tokens::masks::padded;
 
 /// 256 KB: within a core's second cache, with room for the common words of a long conversation or 500 tools.
-const BITS: u32 = 13;
+const BITS: u32 = 12;
 /// Bytes of the longest word that is kept.
 const LONGEST: usize = size_of::<u128>();
 
-/// The word in its bytes, and its term (0 for a stop word). A word that falls on another's place takes it.
+/// The word in its bytes, and its term (0 for a stop word).
+type Known = (u128, u64);
+
+/// Of the words that fall on one place the latest two stay, the latest first.
 pub(super) struct Memo {
-    known: Box<[(u128, u64)]>,
+    known: Box<[[Known; 2]]>,
     word: Vec<u8>,
 }
 
 impl Default for Memo {
     fn default() -> Self {
-        Self { known: vec![(0, 0); 1 << BITS].into_boxed_slice(), word: Vec::new() }
+        Self { known: vec![[(0, 0); 2]; 1 << BITS].into_boxed_slice(), word: Vec::new() }
     }
 }
 
@@ -85,11 +88,15 @@ impl Memo {
     fn kept(&mut self, key: u128, word: &[u8]) -> Option<u64> {
         let mixed = ((key as u64) ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let at = (mixed >> (u64::BITS - BITS)) as usize;
-        let &(known, mut term) = self.known.get(at)?;
-        if known != key {
-            term = self.work_out(word).unwrap_or(0);
-            *self.known.get_mut(at)? = (key, term);
-        }
+        let [latest, before] = self.known.get(at)?;
+        let term = if latest.0 == key {
+            latest.1
+        } else {
+            let term = if before.0 == key { before.1 } else { self.work_out(word).unwrap_or(0) };
+            let place = self.known.get_mut(at)?;
+            *place = [(key, term), place[0]];
+            term
+        };
         (term != 0).then_some(term)
     }
 

@@ -18,14 +18,14 @@ impl Tool {
     /// # Errors
     /// As of `read`.
     pub fn read_once<N: Node>(node: &N, index: usize) -> Result<(Arc<Self>, bool)> {
-        read::with_json(node, index, |json| {
+        read::with_json(node, index, |json, may_repeat_keys| {
             let hash = xxh3_128(json.as_bytes());
             let known = locked(&KNOWN).get(hash);
             // The hash is no defence against an adversary.
             if let Some(tool) = known.filter(|tool| tool.text(Step::Full) == Some(json)) {
                 return Ok((tool, true));
             }
-            let tool = Arc::new(Self::of(json, node, index)?);
+            let tool = Arc::new(Self::of(json, may_repeat_keys, node, index)?);
             locked(&KNOWN).put(hash, Arc::clone(&tool));
             Ok((tool, false))
         })

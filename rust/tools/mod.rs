@@ -14,11 +14,14 @@ mod memo;
 mod rank;
 mod read;
 mod refs;
+mod scan;
 mod shorten;
 mod tool;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_shorten;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::formats::Format;
+use super::scan::Scan;
 use crate::chat::first_escape;
 use crate::relevance::{Terms, TermsBuilder};
 
@@ -17,7 +18,7 @@ pub(super) fn terms(json: &str, format: Format, name: &str) -> Terms {
     let mut terms = BUILDER.take();
     terms.add(name, NAME_WEIGHT);
     let place = if format == Format::OpenAi { Place::Tool } else { Place::Body };
-    Walk { json, at: 0, format, terms: &mut terms }.value(place);
+    Walk { scan: Scan::new(json), format, terms: &mut terms }.value(place);
     let found = terms.finish();
     BUILDER.set(terms);
     found
@@ -47,15 +48,14 @@ enum Place {
     Aside,
 }
 
-/// Walks the JSON without making a tree of it. It was written here, so there are no spaces in it and no faults.
+/// Walks the JSON of a tool.
 struct Walk<'a> {
-    json: &'a str,
-    at: usize,
+    scan: Scan<'a>,
     format: Format,
     terms: &'a mut TermsBuilder,
 }
 
-impl<'a> Walk<'a> {
+impl Walk<'_> {
     /// Where the value of `key`, as it is written, stands in a value at `place`.
     fn under(&self, place: Place, key: &str) -> Place {
         match (place, key) {
@@ -72,94 +72,37 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next byte; 0 at the end.
-    fn next(&self) -> u8 {
-        self.json.as_bytes().get(self.at).copied().unwrap_or(0)
-    }
-
     /// Walk the value that starts here, up to its end.
     fn value(&mut self, place: Place) {
-        match self.next() {
+        match self.scan.next() {
             b'"' => {
-                let text = self.string();
+                let text = self.scan.string();
                 if place == Place::Words {
                     self.add(text);
                 }
             }
-            b'{' | b'[' if place == Place::Aside => self.skip(),
-            b'{' => self.object(place),
-            b'[' => self.list(match place {
-                Place::Enum => Place::Words,
-                Place::Schema => Place::Schema,
-                _ => Place::Aside,
-            }),
-            _ => {
-                while !matches!(self.next(), b',' | b']' | b'}' | 0) {
-                    self.at += 1;
+            b'{' if place != Place::Aside => {
+                self.scan.enter();
+                while let Some(key) = self.scan.key() {
+                    if place == Place::Properties {
+                        self.add(key);
+                    }
+                    self.value(self.under(place, key));
                 }
             }
-        }
-    }
-
-    fn object(&mut self, place: Place) {
-        self.at += 1;
-        while self.next() == b'"' {
-            let key = self.string();
-            if place == Place::Properties {
-                self.add(key);
-            }
-            // A colon.
-            self.at += 1;
-            self.value(self.under(place, key));
-            self.at += usize::from(self.next() == b',');
-        }
-        self.at += 1;
-    }
-
-    fn list(&mut self, place: Place) {
-        self.at += 1;
-        while !matches!(self.next(), b']' | 0) {
-            self.value(place);
-            self.at += usize::from(self.next() == b',');
-        }
-        self.at += 1;
-    }
-
-    /// Go past an object or a list.
-    fn skip(&mut self) {
-        let mut depth = 0_usize;
-        loop {
-            match self.next() {
-                0 => return,
-                b'"' => {
-                    self.string();
-                    continue;
+            b'[' if place != Place::Aside => {
+                let inner = match place {
+                    Place::Enum => Place::Words,
+                    Place::Schema => Place::Schema,
+                    _ => Place::Aside,
+                };
+                self.scan.enter();
+                while self.scan.element() {
+                    self.value(inner);
                 }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                _ => {}
             }
-            self.at += 1;
-            if depth == 0 {
-                return;
-            }
+            _ => _ = self.scan.value(),
         }
-    }
-
-    /// Go past a string; what is between its quotes, as it is written.
-    fn string(&mut self) -> &'a str {
-        let json = self.json;
-        let rest = json.get(self.at + 1..).unwrap_or_default();
-        let mut n = 0;
-        while let Some(plain) = first_escape(rest.as_bytes().get(n..).unwrap_or_default()) {
-            n += plain;
-            if rest.as_bytes().get(n) == Some(&b'"') {
-                break;
-            }
-            n += ESCAPE;
-        }
-        self.at += n + 2;
-        rest.get(..n).unwrap_or_default()
     }
 
     /// Add the terms of a text as it is written in JSON. What is escaped (quotes, backslashes, controls) is in no word and joins

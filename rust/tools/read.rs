@@ -13,17 +13,19 @@ const MOST_VALUES: usize = 200_000;
 /// Nested deeper than this, a tool is refused: no provider takes it, and JSON parsers give up at 128.
 const DEEPEST: usize = 120;
 
-/// Do this with the compact JSON of a tool that a caller gave, as it is sent; `index` names it in errors.
+/// Do this with the compact JSON of a tool that a caller gave, as it is sent, and with whether two keys of an object in it may be
+/// equal; `index` names the tool in errors.
 ///
-/// One walk over the caller's value writes one string. Of five hundred tools some fifty are shortened: only those are made into
-/// trees, later and from the string.
+/// One walk over the caller's value writes one string. Of five hundred tools some fifty are shortened, later and from
+/// the string.
 ///
 /// # Errors
 /// `Error::ToolSchema` with the JSON pointer of what JSON does not know: a set, a NaN, an object of the caller's own.
-pub(super) fn with_json<N: Node, R>(node: &N, index: usize, act: impl FnOnce(&str) -> Result<R>) -> Result<R> {
+pub(super) fn with_json<N: Node, R>(node: &N, index: usize, act: impl FnOnce(&str, bool) -> Result<R>) -> Result<R> {
     let mut out = OUT.take();
     out.clear();
-    if !node.push_json(&mut out, MOST_VALUES, DEEPEST) {
+    let is_written = node.push_json(&mut out, MOST_VALUES, DEEPEST);
+    if !is_written {
         out.clear();
         let mut reading = Reading { left: MOST_VALUES, out: &mut out };
         reading.value(node, 0).map_err(|Fault { mut path, reason }| {
@@ -32,7 +34,7 @@ pub(super) fn with_json<N: Node, R>(node: &N, index: usize, act: impl FnOnce(&st
             Error::ToolSchema { tool, path: path.concat(), reason }
         })?;
     }
-    let done = act(&out);
+    let done = act(&out, N::MAY_REPEAT_KEYS && !is_written);
     if out.len() <= ROOM_KEPT {
         OUT.set(out);
     }

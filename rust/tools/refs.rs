@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub(super) const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// A definition of the schema: the key it is under, and its name.
-type Definition<'a> = (&'static str, &'a str);
+pub(super) type Definition<'a> = (&'static str, &'a str);
 
 /// The definitions at the root of `schema` that its other parts reach, or `None` when all must stay.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::shorten::{cut, shorten};
+use super::shorten::{Full, cut};
 use super::*;
 use crate::chat::Json;
 use crate::tokens::Counter;
@@ -29,6 +29,11 @@ impl Counter for Quarters {
 fn set(tools: &[Value]) -> ToolSet {
     let read = |(at, tool): (usize, &Value)| Arc::new(Tool::read(&Json::Value(tool), at).expect("a tool"));
     ToolSet::new(tools.iter().enumerate().map(read).collect())
+}
+
+fn shorten(tool: &Value, format: Format, step: Step) -> Option<Value> {
+    let short = Full { json: &tool.to_string(), format, tree: &|| tool }.shorten(step);
+    short.map(|short| serde_json::from_str(&short).expect("JSON"))
 }
 
 fn shortened(schema: &Value, step: Step) -> Value {
@@ -454,7 +459,7 @@ fn terms_of_tree(tool: &Tool) -> Terms {
 }
 
 /// Any JSON, leaning towards what looks like a tool: the keys that shortening and reading know, and odd text.
-fn anything() -> impl Strategy<Value = Value> {
+pub(super) fn anything() -> impl Strategy<Value = Value> {
     const KEYS: [&str; 26] = [
         "name",
         "type",

@@ -1,11 +1,12 @@
 //! One tool, with its forms made and counted only when someone asks.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
 
 use super::formats::{self, Format, Head};
-use super::shorten::{Step, shorten};
+use super::shorten::{Full, Step};
 use super::{Costs, rank, read};
 use crate::Result;
 use crate::chat::Node;
@@ -23,9 +24,21 @@ const N_STEPS: usize = Step::ALL.len();
 /// A shorter way to show a tool.
 #[derive(Debug)]
 struct Form {
-    value: Value,
     /// Compact JSON as it is sent and counted.
     text: String,
+    /// The same as a tree, for those who want it shown.
+    value: OnceLock<Value>,
+}
+
+impl Form {
+    fn tree(&self) -> &Value {
+        self.value.get_or_init(|| tree_of(&self.text))
+    }
+}
+
+/// A tree of JSON that was written here, so that reading it does not fail.
+fn tree_of(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_default()
 }
 
 /// A tool that was read and checked once; forms, terms and counts are kept with it.
@@ -33,8 +46,10 @@ struct Form {
 pub struct Tool {
     /// Compact JSON of the full form.
     text: Box<str>,
-    /// The same as a tree, for shortening.
+    /// The same as a tree.
     value: OnceLock<Value>,
+    /// Whether two keys of an object in it may be equal, of which the last counts.
+    may_repeat_keys: bool,
     format: Format,
     name: String,
     terms: OnceLock<Terms>,
@@ -49,15 +64,16 @@ impl Tool {
     /// # Errors
     /// `Error::ToolSchema` when it is no object, has no name, or its schema is no object.
     pub fn read<N: Node>(node: &N, index: usize) -> Result<Self> {
-        read::with_json(node, index, |json| Self::of(json, node, index))
+        read::with_json(node, index, |json, may_repeat_keys| Self::of(json, may_repeat_keys, node, index))
     }
 
     /// The tool of which this is the JSON.
-    pub(super) fn of<N: Node>(json: &str, node: &N, index: usize) -> Result<Self> {
+    pub(super) fn of<N: Node>(json: &str, may_repeat_keys: bool, node: &N, index: usize) -> Result<Self> {
         let Head { format, name } = formats::read(node, index)?;
         Ok(Self {
             text: json.into(),
             value: OnceLock::new(),
+            may_repeat_keys,
             format,
             name,
             terms: OnceLock::new(),
@@ -90,7 +106,7 @@ impl Tool {
 
     /// The tool as shown at `step`, or `None` where there is no such form.
     pub fn value(&self, step: Step) -> Option<&Value> {
-        if step == Step::Full { Some(self.tree()) } else { self.form(step).map(|form| &form.value) }
+        if step == Step::Full { Some(self.tree()) } else { self.form(step).map(Form::tree) }
     }
 
     /// Compact JSON of the tool as shown at `step`: non-ASCII unescaped, no spaces.
@@ -137,17 +153,20 @@ impl Tool {
         Ok(tokens)
     }
 
-    /// The full form. Its text is JSON that was written here, so reading it does not fail.
     fn tree(&self) -> &Value {
-        self.value.get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+        self.value.get_or_init(|| tree_of(&self.text))
     }
 
     fn form(&self, step: Step) -> Option<&Form> {
         let make = || {
-            let value = shorten(self.tree(), self.format, step)?;
-            // Straight into bytes: through `Display` it takes twice as long.
-            let text = serde_json::to_string(&value).ok()?;
-            (text.len() < self.text.len()).then_some(Form { value, text })
+            let json = if self.may_repeat_keys {
+                // Straight into bytes: through `Display` it takes twice as long.
+                Cow::Owned(serde_json::to_string(self.tree()).ok()?)
+            } else {
+                Cow::Borrowed(&*self.text)
+            };
+            let text = Full { json: &json, format: self.format, tree: &|| self.tree() }.shorten(step)?;
+            (text.len() < self.text.len()).then_some(Form { text, value: OnceLock::new() })
         };
         self.forms.get((step as usize).checked_sub(1)?)?.get_or_init(make).as_ref()
     }
