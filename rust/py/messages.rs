@@ -279,8 +279,7 @@ impl OpenWindow {
     fn sequence(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
         let placed = &self.window.placed;
         let objects = self.objects.bind(py).as_slice();
-        let is_as_given = |(n, placed): (usize, &Placed)| matches!(placed, Placed::Message { index, edits } if *index == n && edits.is_empty());
-        if placed.len() == objects.len() && placed.iter().enumerate().all(is_as_given) {
+        if self.window.is_as_given(objects.len()) {
             return Ok(self.objects.clone_ref(py));
         }
         let mut messages = Vec::with_capacity(placed.len());

@@ -49,10 +49,23 @@ pub(super) fn are_told(py: Python<'_>) -> bool {
     })
 }
 
-/// Note the state of a dict of exact dicts and lists, and of those in it, each after what holds it; only where versions
-/// are told.
-pub(super) fn note(states: &mut Vec<u64>, dict: &Bound<'_, PyDict>) {
-    states.push(version(dict.as_ptr()).unwrap_or(NONE));
+/// Note the state of a dict of exact dicts and lists: its version, how much follows, and the states of those in it, each after
+/// what holds it. Of another value that there is none. Only where versions are told.
+pub(super) fn note(states: &mut Vec<u64>, value: &Bound<'_, PyAny>) {
+    let Ok(dict) = value.cast_exact::<PyDict>() else {
+        states.extend([NONE, 0]);
+        return;
+    };
+    states.extend([version(dict.as_ptr()), 0]);
+    let start = states.len();
+    note_values(states, dict);
+    let n = (states.len() - start) as u64;
+    if let Some(place) = states.get_mut(start - 1) {
+        *place = n;
+    }
+}
+
+fn note_values(states: &mut Vec<u64>, dict: &Bound<'_, PyDict>) {
     for (_, value) in dict {
         note_inner(states, &value);
     }
@@ -61,8 +74,8 @@ pub(super) fn note(states: &mut Vec<u64>, dict: &Bound<'_, PyDict>) {
 /// Note a list or a dict, with where it lies; nothing if the value is neither.
 fn note_inner(states: &mut Vec<u64>, value: &Bound<'_, PyAny>) {
     if let Ok(dict) = value.cast_exact::<PyDict>() {
-        states.push(value.as_ptr() as u64 | DICT);
-        note(states, dict);
+        states.extend([value.as_ptr() as u64 | DICT, version(dict.as_ptr())]);
+        note_values(states, dict);
     } else if let Ok(list) = value.cast_exact::<PyList>() {
         states.extend([value.as_ptr() as u64 | LIST, list.len() as u64]);
         states.extend(list.iter().map(|item| item.as_ptr() as u64));
@@ -72,10 +85,18 @@ fn note_inner(states: &mut Vec<u64>, value: &Bound<'_, PyAny>) {
     }
 }
 
-/// Whether a value is a dict in the state that was noted. Runs none of the caller's code.
-pub(super) fn is_still(states: &[u64], value: &Bound<'_, PyAny>) -> bool {
-    let Some((noted, inner)) = states.split_first() else { return false };
-    value.is_exact_instance_of::<PyDict>() && version(value.as_ptr()) == Some(*noted) && are_inner_still(inner)
+/// The states after the first, if a value is a dict in the state that was noted first. Runs none of the caller's code.
+#[inline]
+pub(super) fn after_still<'a>(states: &'a [u64], value: &Bound<'_, PyAny>) -> Option<&'a [u64]> {
+    let [told, n, rest @ ..] = states else { return None };
+    if !value.is_exact_instance_of::<PyDict>() || !is_of_version(value.as_ptr(), *told) {
+        return None;
+    }
+    if *n == 0 {
+        return Some(rest);
+    }
+    let (inner, rest) = rest.split_at_checked(*n as usize)?;
+    are_inner_still(inner).then_some(rest)
 }
 
 /// Whether all that lies where these states say is in its state, given that what holds the first of them is.
@@ -86,21 +107,20 @@ fn are_inner_still(mut states: &[u64]) -> bool {
         // SAFETY: the dict or list that held this address when it was noted comes before it and was found to hold it now,
         // so what lies there is alive; in a list it may be another object than it was, hence the looks at types. The
         // interpreter is attached, and none of this runs Python code, so everything stays as it is between these reads.
-        let n = unsafe {
+        unsafe {
             if at & TAGS == DICT {
-                if ffi::PyDict_CheckExact(object) == 0 || version(object) != Some(*told) {
+                if ffi::PyDict_CheckExact(object) == 0 || !is_of_version(object, *told) {
                     return false;
                 }
-                0
-            } else {
-                if ffi::PyList_CheckExact(object) == 0 || ffi::PyList_GET_SIZE(object) as u64 != *told {
-                    return false;
-                }
-                *told as usize
+                states = rest;
+                continue;
             }
-        };
-        let Some((items, others)) = rest.split_at_checked(n) else { return false };
-        // SAFETY: an exact list of `n` items, as before.
+            if ffi::PyList_CheckExact(object) == 0 || ffi::PyList_GET_SIZE(object) as u64 != *told {
+                return false;
+            }
+        }
+        let Some((items, others)) = rest.split_at_checked(*told as usize) else { return false };
+        // SAFETY: an exact list of that many items, as before.
         let item = |k: usize| unsafe { ffi::PyList_GET_ITEM(object, k.cast_signed()) } as u64;
         if !items.iter().enumerate().all(|(k, noted)| item(k) == *noted) {
             return false;
@@ -113,16 +133,26 @@ fn are_inner_still(mut states: &[u64]) -> bool {
 /// No dict has this version.
 const NONE: u64 = 0;
 
-/// The version of a dict; none where it may change without a new one.
+/// The version of a dict; `NONE` where it may change without a new one.
+fn version(dict: *mut ffi::PyObject) -> u64 {
+    let version = head(dict).version;
+    if is_of_version(dict, version) { version } else { NONE }
+}
+
+/// Whether a dict is of this version, and of no other without a new one.
+#[allow(unsafe_code, reason = "as of `head`")]
+#[inline]
+fn is_of_version(dict: *mut ffi::PyObject, version: u64) -> bool {
+    let head = head(dict);
+    // SAFETY: values that are not null are those of the dict.
+    let is_of_object = || OF_OBJECTS.load(Ordering::Relaxed) && unsafe { (*head.values).is_of_object } != 0;
+    head.version == version && (head.values.is_null() || !is_of_object())
+}
+
 #[allow(unsafe_code, reason = "the version of a dict has no accessor")]
 #[inline]
-fn version(dict: *mut ffi::PyObject) -> Option<u64> {
+fn head<'a>(dict: *mut ffi::PyObject) -> &'a Head {
     // SAFETY: an exact dict that is alive, of an interpreter whose dicts begin so: `are_told` was asked before any state
     // was noted, and without noted states nothing is compared.
-    unsafe {
-        let head = &*dict.cast::<Head>();
-        let is_of_object =
-            !head.values.is_null() && OF_OBJECTS.load(Ordering::Relaxed) && (*head.values).is_of_object != 0;
-        (!is_of_object).then_some(head.version)
-    }
+    unsafe { &*dict.cast::<Head>() }
 }

@@ -76,10 +76,8 @@ impl Tape {
             self.cut(start);
             return false;
         }
-        if let Ok(dict) = message.cast_exact::<PyDict>()
-            && states::are_told(message.py())
-        {
-            states::note(&mut self.states, dict);
+        if states::are_told(message.py()) {
+            states::note(&mut self.states, message);
         }
         let (marks, held, states) = (self.marks.len(), self.held.len(), self.states.len());
         self.ends.push(End { marks, held, states });
@@ -122,14 +120,22 @@ impl Tape {
 
     /// How many messages from the first on are as they were.
     pub(super) fn shared(&self, objects: &[Bound<'_, PyAny>]) -> usize {
-        let mut start = End::default();
-        let is_shared = |(object, &end): (&Bound<'_, PyAny>, &End)| {
-            let before = std::mem::replace(&mut start, end);
-            let states = self.states.get(before.states..end.states).unwrap_or_default();
-            let marks = || self.marks.get(before.marks..end.marks).unwrap_or_default();
-            states::is_still(states, object) || is_as(&mut marks().iter(), object)
-        };
-        objects.iter().zip(&self.ends).map(is_shared).take_while(|is_shared| *is_shared).count()
+        let mut states = self.states.as_slice();
+        for (n, (object, end)) in objects.iter().zip(&self.ends).enumerate() {
+            states = match states::after_still(states, object) {
+                Some(others) => others,
+                None if self.is_as(n, object) => self.states.get(end.states..).unwrap_or_default(),
+                None => return n,
+            };
+        }
+        objects.len().min(self.ends.len())
+    }
+
+    /// Whether a value has the shape of message `n` and holds what it held.
+    #[cold]
+    fn is_as(&self, n: usize, value: &Bound<'_, PyAny>) -> bool {
+        let marks = self.marks.get(self.end(n).marks..self.end(n + 1).marks).unwrap_or_default();
+        is_as(&mut marks.iter(), value)
     }
 }
 
