@@ -10,14 +10,24 @@ use crate::score::float;
 
 /// The textbook rule: by priority per token, ties by position; what does not fit in full is tried in its smaller forms,
 /// the most faithful first, and else skipped.
-pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
+pub(super) fn fill_by_density(candidates: &Candidates, left: u64, plan: &mut Plan) {
+    // Mostly nothing is required, and then it is not asked of each whether it is open.
+    if candidates.n_required == 0 {
+        fill::<true>(candidates, left, plan);
+    } else {
+        fill::<false>(candidates, left, plan);
+    }
+}
+
+fn fill<const ALL_OPEN: bool>(candidates: &Candidates, mut left: u64, plan: &mut Plan) {
+    let is_open = |chosen: &Option<u16>| ALL_OPEN || chosen.is_none();
     // The key of the densest open one.
     let mut first = u64::MAX;
     let densities = candidates.units.iter().zip(&plan.chosen).map(|(unit, chosen)| {
         // The bits of a number that is finite and not negative are ordered as the numbers are; flipped, the densest is
         // least.
         let density = !(unit.priority / float(unit.tokens.max(1))).to_bits();
-        if chosen.is_none() {
+        if is_open(chosen) {
             first = first.min(density);
         }
         density
@@ -28,12 +38,12 @@ pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut
     let mut front = Vec::new();
     let mut rest = Vec::new();
     if candidates.len() < FEW || candidates.has_worthier {
-        let open = densities.iter().zip(&plan.chosen).enumerate().filter(|(_, (_, chosen))| chosen.is_none());
+        let open = densities.iter().zip(&plan.chosen).enumerate().filter(|(_, (_, chosen))| is_open(chosen));
         rest.extend(open.map(|(n, (density, _))| key(n, *density)));
     } else {
         let mut shelves = Shelves::new(first);
         for ((density, chosen), unit) in densities.iter().zip(&plan.chosen).zip(&candidates.units) {
-            if chosen.is_none() {
+            if is_open(chosen) {
                 shelves.add(*density, unit.tokens);
             }
         }
@@ -41,16 +51,17 @@ pub(super) fn fill_by_density(candidates: &Candidates, mut left: u64, plan: &mut
         let room = left - taken;
         for (n, ((unit, chosen), density)) in candidates.units.iter().zip(&mut plan.chosen).zip(&densities).enumerate()
         {
+            if !is_open(chosen) {
+                continue;
+            }
             let shelf = shelves.of(*density);
             if shelf < last {
                 // Whatever their order, they all fit.
-                chosen.get_or_insert(0);
-            } else if chosen.is_none() {
-                if shelf == last {
-                    front.push(key(n, *density));
-                } else if unit.tokens <= room || candidates.smallest(unit).1.tokens <= room {
-                    rest.push(key(n, *density));
-                }
+                *chosen = Some(0);
+            } else if shelf == last {
+                front.push(key(n, *density));
+            } else if unit.tokens <= room || candidates.smallest(unit).1.tokens <= room {
+                rest.push(key(n, *density));
             }
         }
         plan.tokens = plan.tokens.saturating_add(taken);

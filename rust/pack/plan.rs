@@ -42,7 +42,7 @@ pub struct Candidates {
     /// All but the full ones.
     forms: Vec<Form>,
     alpha: f64,
-    n_required: usize,
+    pub(super) n_required: usize,
     /// Tokens of the full forms of all.
     all_tokens: u64,
     /// Whether some form is said to be worth more than the full one.

@@ -10,9 +10,10 @@ use super::ahead::objects_of;
 use super::item::{ContextItem, ItemClass};
 use super::pack::Packer;
 use super::tokens::text_of;
-use crate::Error;
-use crate::pack::{Item, ItemForm};
-use crate::score::{REQUIRED_FROM, priority};
+use crate::item::Kind;
+use crate::pack::{Item, ItemForm, Settings};
+use crate::score::{Decay, REQUIRED_FROM, priority};
+use crate::{Error, Result};
 
 /// The items of one call as the core wants them.
 pub(super) struct Read {
@@ -26,12 +27,15 @@ impl Packer {
         let objects = objects_of(items)?;
         let counter = &*self.counter;
         let settings = self.settings();
+        let class = ItemClass::new(py);
+        if let Some(items) = read_plain(&class, objects.as_slice(), &settings, self.item_overhead)? {
+            return Ok(Read { objects: objects.unbind(), items, forms: Vec::new() });
+        }
         // What fades once the range of turns is known: an object is visited only once.
         let mut ages = Vec::with_capacity(objects.len());
         let mut read = Vec::with_capacity(objects.len());
         let mut forms = Vec::new();
         let mut groups: HashMap<String, u32> = HashMap::new();
-        let class = ItemClass::new(py);
         let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
         for (n, object) in objects.as_slice().iter().enumerate() {
             let Some(item) = class.of(object) else { return Err(not_an_item(n, object)) };
@@ -59,28 +63,12 @@ impl Packer {
             }
             (oldest, newest) = (oldest.min(item.turn_index), newest.max(item.turn_index));
             ages.push((item.turn_index, item.relevance_score));
-            read.push(Item {
-                kind: item.kind,
-                priority: weight,
-                tokens,
-                position: item.position,
-                required: item.required.unwrap_or(weight >= REQUIRED_FROM),
-                is_empty: item.is_empty,
-                group,
-                forms: (first_form, forms.len() as u32),
-            });
+            let plain = item_of(item, weight, tokens);
+            read.push(Item { group, forms: (first_form, forms.len() as u32), ..plain });
         }
-        let decay = settings.recency.over([oldest, newest]);
-        // Neighbours are mostly of one turn.
-        let mut faded = None;
+        let mut fading = Fading::new(&settings, oldest, newest);
         for (item, &(turn, relevance)) in read.iter_mut().zip(&ages) {
-            let (_, recency) = match faded {
-                Some((of, recency)) if of == turn => (of, recency),
-                _ => *faded.insert((turn, decay.at(turn))),
-            };
-            // Each of them was checked; only their product may have become too large.
-            let product = item.priority * recency * relevance;
-            item.priority = if product.is_finite() { product } else { priority(item.priority, recency, relevance)? };
+            item.priority = fading.priority(item.priority, turn, relevance)?;
         }
         Ok(Read { objects: objects.unbind(), items: read, forms })
     }
@@ -94,6 +82,89 @@ impl Packer {
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
         }
         Ok(weighed.weight)
+    }
+}
+
+/// An item without a group and other forms, which has not faded.
+#[inline]
+fn item_of(item: &ContextItem, weight: f64, tokens: u64) -> Item {
+    Item {
+        kind: item.kind,
+        priority: weight,
+        tokens,
+        position: item.position,
+        required: item.required.unwrap_or(weight >= REQUIRED_FROM),
+        is_empty: item.is_empty,
+        group: Item::NO_GROUP,
+        forms: (0, 0),
+    }
+}
+
+/// The items, where each is of a known type and of known tokens, without a group and other forms: visited twice, once to see
+/// that and how they fade, they need no room beside what comes of them.
+fn read_plain(
+    class: &ItemClass,
+    objects: &[Bound<'_, PyAny>],
+    settings: &Settings,
+    overhead: u64,
+) -> PyResult<Option<Vec<Item>>> {
+    let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
+    for object in objects {
+        let Some(item) = class.of(object) else { return Ok(None) };
+        let is_known = item.kind.index() < settings.weights.len() && item.tokens.is_some();
+        if !is_known || item.group.is_some() || !item.renditions.is_empty() {
+            return Ok(None);
+        }
+        (oldest, newest) = (oldest.min(item.turn_index), newest.max(item.turn_index));
+    }
+    let mut fading = Fading::new(settings, oldest, newest);
+    let mut fault = None;
+    let mut items = Vec::with_capacity(objects.len());
+    // Written without asking for room each time, hence something for what cannot be: that one is no item after all.
+    items.extend(objects.iter().map(|object| {
+        let Some(item) = class.of(object) else { return NOTHING };
+        let weight = settings.weights.get(item.kind.index()).copied().unwrap_or_default();
+        let mut read = item_of(item, weight, item.tokens.unwrap_or_default().saturating_add(overhead));
+        match fading.priority(weight, item.turn_index, item.relevance_score) {
+            Ok(priority) => read.priority = priority,
+            Err(error) => _ = fault.get_or_insert(error),
+        }
+        read
+    }));
+    fault.map_or(Ok(Some(items)), |error| Err(error.into()))
+}
+
+const NOTHING: Item = Item {
+    kind: Kind::OLDER_HISTORY,
+    priority: 0.0,
+    tokens: 0,
+    position: 0,
+    required: false,
+    is_empty: true,
+    group: Item::NO_GROUP,
+    forms: (0, 0),
+};
+
+/// How turns fade. Neighbours are mostly of one turn, so the last is kept.
+struct Fading {
+    decay: Decay,
+    last: (i64, f64),
+}
+
+impl Fading {
+    fn new(settings: &Settings, oldest: i64, newest: i64) -> Self {
+        let decay = settings.recency.over([oldest, newest]);
+        Self { decay, last: (newest, decay.at(newest)) }
+    }
+
+    #[inline]
+    fn priority(&mut self, weight: f64, turn: i64, relevance: f64) -> Result<f64> {
+        if self.last.0 != turn {
+            self.last = (turn, self.decay.at(turn));
+        }
+        // Each of them was checked; only their product may have become too large.
+        let product = weight * self.last.1 * relevance;
+        if product.is_finite() { Ok(product) } else { priority(weight, self.last.1, relevance) }
     }
 }
 
