@@ -235,6 +235,7 @@ def test_anthropic_keeps_its_system_apart_and_its_pairs_whole() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        ({"format": "x"}, "unknown message format"),
         ({"low_water": 0}, "low_water must be above 0"),
         ({"low_water": 1.1}, "low_water"),
         ({"summary_tokens": 0}, "summary_tokens must be between 1 and the budget of 1000"),

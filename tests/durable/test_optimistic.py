@@ -156,11 +156,12 @@ async def test_an_error_of_the_updater_comes_through_and_writes_nothing(store: S
 
 
 async def test_arguments_are_checked(store: SessionStore) -> None:
-    """Negative retries and a state of another session are refused."""
+    """Retries that are no number of them and a state of another session are refused."""
     state = new()
     await store.save(state)
-    with pytest.raises(ArgumentError):
-        await OptimisticStateStore(store).update(state.session_id, add, -1)
+    for wrong in (-1, 1.5, True, None):
+        with pytest.raises(ArgumentError, match="max_retries is"):
+            await OptimisticStateStore(store).update(state.session_id, add, wrong)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="returned the state of"):
         await OptimisticStateStore(store).update(state.session_id, lambda _: new())
     with pytest.raises(ArgumentError, match="value of type int"):

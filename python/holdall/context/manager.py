@@ -151,6 +151,7 @@ class ContextWindowManager:
             raise ArgumentError(f"low_water must be above 0 and at most 1, not {low_water}")
         if summarizer is not None and not callable(summarizer):
             raise ArgumentError(f"summarizer must be a function of a text, not {type(summarizer).__name__}")
+        _chat_groups([], format=format)  # says which formats there are, where this is none
         self.tokenizer = tokenizer or Tokenizer("o200k_base")
         self.packer = ContextWindowPacker(max_tokens, tokenizer=self.tokenizer, output_reserve=output_reserve)
         self.budget = self.packer.budget  # a tokenizer's margin taken off

@@ -52,6 +52,6 @@ def check_same(session_id: str, state: SessionState) -> None:
 
 def check_retries(max_retries: int) -> int:
     """Return the number of attempts after the first, checked."""
-    if max_retries < 0:
-        raise ArgumentError(f"max_retries is {max_retries}; it counts attempts after the first")
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
+        raise ArgumentError(f"max_retries is {max_retries!r}; give an int, at least 0, of attempts after the first")
     return max_retries
