@@ -24,6 +24,11 @@ class WarmAndCold:
         self._warm = warm
         self._cold = archive
 
+    async def _look(self, key: str) -> tuple[Record | None, Pointer | None]:
+        """Return what warm holds, without its log, and the pointer that it is, if it is one."""
+        head = await self._warm.read(key, log_from=NO_LOG)
+        return head, None if head is None else Pointer.of(head)
+
     async def read(self, key: str, log_from: int) -> Record | None:
         """Return the record from warm, or from cold where warm holds a pointer."""
         missing_at: Version | None = None
@@ -94,8 +99,7 @@ class WarmAndCold:
         if entries or self._cold is None or not limit:
             return entries
         for _ in range(TURNS):
-            head = await self._warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
+            head, pointer = await self._look(key)
             if head is None or pointer is None:
                 return [] if head is None else await self._warm.read_log(key, kind=kind, before=before, limit=limit)
             entries = await self._archive().page(pointer, kind=kind, before=before, limit=limit)
@@ -117,8 +121,7 @@ class WarmAndCold:
         """Let the copy of an archived record live on, unless that was done for it; return its pointer."""
         if self._cold is None:
             return None
-        head = await self._warm.read(key, log_from=NO_LOG)
-        pointer = None if head is None else Pointer.of(head)
+        _, pointer = await self._look(key)
         if pointer is not None and pointer != done:
             await self._cold.keep(pointer, ttl_s)
         return pointer
@@ -129,8 +132,7 @@ class WarmAndCold:
         if archive is None:
             return await self._warm.delete(key, expected=expected, fence=fence, op_id=op_id)
         for _ in range(TURNS):
-            head = await self._warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
+            head, pointer = await self._look(key)
             if head is None or pointer is None:
                 seen = head.version if expected is None and head is not None else expected
                 try:
@@ -157,8 +159,7 @@ class WarmAndCold:
         raise crowded(key, "delete")
 
     async def _is_archived_at(self, key: str, version: Version) -> bool:
-        head = await self._warm.read(key, log_from=NO_LOG)
-        pointer = None if head is None else Pointer.of(head)
+        _, pointer = await self._look(key)
         return pointer is not None and pointer.version == version
 
     async def archive(self, key: str, ttl_s: float | None) -> bool:
@@ -169,8 +170,7 @@ class WarmAndCold:
         """Move an archived record's content back to warm; False where it is not archived."""
         missing_at: Version | None = None
         for _ in range(TURNS):
-            head = await self._warm.read(key, log_from=NO_LOG)
-            pointer = None if head is None else Pointer.of(head)
+            head, pointer = await self._look(key)
             if head is None or pointer is None:
                 return False
             try:
@@ -183,8 +183,8 @@ class WarmAndCold:
 
     async def is_archived(self, key: str) -> bool:
         """Whether the record's content is in cold."""
-        head = await self._warm.read(key, log_from=NO_LOG)
-        return head is not None and Pointer.of(head) is not None
+        _, pointer = await self._look(key)
+        return pointer is not None
 
     def _archive(self) -> Archive:
         if self._cold is None:

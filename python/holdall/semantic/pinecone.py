@@ -27,7 +27,6 @@ _T = TypeVar("_T")
 # Limits of Pinecone's API.
 _PER_UPSERT, _PER_FETCH, _PER_DELETE = 100, 100, 1000
 _MOST_METADATA_BYTES: Final = 40 * 1024
-_BAD_REQUEST, _SERVER_ERROR = 400, 500
 _DEFAULT: Final = "__default__"
 _OWN: Final = ("_id", "_text", "_user")
 
@@ -164,7 +163,7 @@ def _is_refused(error: Exception) -> bool:
     Not that there was no connection: the client tries several times, of which an earlier one may have come through.
     """
     if isinstance(error, ApiError):
-        return _BAD_REQUEST <= error.status_code < _SERVER_ERROR
+        return lost.is_refusal(error.status_code)
     return isinstance(error, (PineconeValueError, PineconeTypeError))
 
 

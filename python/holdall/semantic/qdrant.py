@@ -34,7 +34,6 @@ _PER_REQUEST: Final = 256
 # Fields of the payload by which is searched, and whether they part the collection.
 _INDEXED: Final = {"_namespace": True, "_user": None}
 _K1, _B = 1.2, 0.5
-_BAD_REQUEST, _SERVER_ERROR = 400, 500
 _REFUSALS: Final = (
     StatusCode.INVALID_ARGUMENT,
     StatusCode.NOT_FOUND,
@@ -250,7 +249,7 @@ class QdrantMemory(Searching):
 def _is_refused(error: Exception) -> bool:
     """Whether the request was answered by a refusal, or never sent."""
     if isinstance(error, UnexpectedResponse):
-        return error.status_code is not None and _BAD_REQUEST <= error.status_code < _SERVER_ERROR
+        return error.status_code is not None and lost.is_refusal(error.status_code)
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     if isinstance(error, RpcError):

@@ -6,7 +6,8 @@ from typing import Final
 
 from holdall.errors import OutcomeUnknownError, StoreBusyError, StoreUnavailableError, UnreplicatedError
 
-_REQUESTS_THAT_WRITE = ("upsert", "delete", "delete_user")
+_REQUESTS_THAT_WRITE: Final = ("upsert", "delete", "delete_user")
+_BAD_REQUEST, _SERVER_ERROR = 400, 500
 # Who saves a session has no op_id to repeat: its store drew one.
 _AGAIN: Final = "read before you write again, or repeat it with the same op_id, if it was yours, which has one effect"
 
@@ -59,6 +60,11 @@ def unknown(backend: str, operation: str, cause: BaseException, *, is_repeatable
         operation=operation,
         cause=said,
     )
+
+
+def is_refusal(status: int) -> bool:
+    """Whether an HTTP status says that the request was refused, and had no effect."""
+    return _BAD_REQUEST <= status < _SERVER_ERROR
 
 
 def failed_request(
